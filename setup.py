@@ -11,8 +11,8 @@ from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
 PACKAGES = (
-    "utils", "projects", "schema", "rundir", "compare", "sim", "tasks", "compat", "cfg", "rl", "weights", "live",
-    "play", "deploy", "web", "online", "serve", "viewers", "learners",
+    "utils", "projects", "schema", "rundir", "compare", "sim", "tasks", "compat", "robots", "cfg", "rl", "weights",
+    "live", "play", "deploy", "web", "online", "serve", "viewers", "learners",
 )  # fmt: skip
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "livegym" / "__init__.py").read_text())[1]
 
@@ -47,6 +47,7 @@ setup(
     entry_points={"console_scripts": ["livegym = livegym.train:main"]},
     package_data={
         "livegym.projects": ["template/*", "template/*/*", "template/*/*/*"],
+        "livegym.robots": ["template/*", "template/*/*", "template/*/*/*"],
         "livegym.viewers": ["browser/page/*"],
         "livegym.web": ["page/*"],
         "livegym.serve": ["page/*"],
@@ -108,6 +109,7 @@ setup(
             "onnx",
             "onnxscript",
             "onnxruntime",
+            "upkie_description",  # a robot from outside, for the test of docs/your-robot.md
         ],
         "export": [
             "pyarrow>=17",  # Parquet of config=export_log

@@ -72,9 +72,18 @@ def _refuse_several_processes() -> None:
     )
 
 
+def _new(arguments: list[str]) -> int:
+    """`livegym new`: from the template, or from the file of a robot."""
+    if any(argument.partition("=")[0] == "--from" for argument in arguments):
+        from livegym.robots import command  # it needs MuJoCo, and a project from the template does not
+
+        return command.main(arguments)
+    return new.main(arguments)
+
+
 def _run(job: Job, arguments: list[str]) -> int:
     if arguments[:1] == ["new"]:
-        return new.main(arguments[1:])
+        return _new(arguments[1:])
     if arguments[:1] == ["serve"]:
         from livegym.cfg import serve_command
 

@@ -49,6 +49,11 @@ from livegym.utils.errors import UserError, did_you_mean
 VERSION_BASE = "1.3"
 FIXED = {"task.name": "task=<Name>"}  # keys that follow from a group
 ALGORITHM = "train.algorithm"
+ENTRIES = {
+    "randomization": "{what: mass, names: [...], range: [0.5, 2.0]}",
+    "drives": "{joints: [...], stiffness: 40, damping: 1}",
+}
+"""Mappings of a task whose entries are sections -> how a complete new entry is typed."""
 LISTS = [key.path for key in Schema().keys(RootConfig).values() if key.hint == list[str]]
 """Root keys that hold a list of texts; a single text is a list of one."""
 IN_FILE = re.compile(r"In '(\w+)/([^']+)'")
@@ -199,7 +204,8 @@ def _check_settings(settings: Iterable[Override], schema: Schema, names: dict[st
 def _check_for_task(settings: Iterable[Override], base: DictConfig, task_given: bool) -> None:
     try:
         for override in settings:
-            _refuse_incomplete_entry(override, [str(name) for name in base.task.randomization])
+            for group, example in ENTRIES.items():
+                _refuse_incomplete_entry(override, group, [str(name) for name in base.task[group]], example)
         _check_settings(settings, schema_of({"task": base.task, "train": base.train}), _names(base))
     except UserError as error:
         if task_given:
@@ -210,15 +216,14 @@ def _check_for_task(settings: Iterable[Override], base: DictConfig, task_given: 
         ) from error
 
 
-def _refuse_incomplete_entry(override: Override, entries: list[str]) -> None:
-    """Raises UserError for a key inside a randomization entry that does not exist: a new entry must be complete."""
-    group, _, rest = override.key_or_group.partition("task.randomization.")
+def _refuse_incomplete_entry(override: Override, group: str, entries: list[str], example: str) -> None:
+    """Raises UserError for a key inside an entry of `task.<group>` that is not there: a new entry must be complete."""
+    before, _, rest = override.key_or_group.partition(f"task.{group}.")
     name, _, inside = rest.partition(".")
-    if not group and inside and name not in entries:
+    if not before and inside and name not in entries:
         raise UserError(
-            f"{override.input_line}: the task's randomization has no {name}. Allowed: {', '.join(entries) or 'none'}."
-            f"{did_you_mean(name, entries)} To add an entry, give all of it: "
-            f"'task.randomization.{name}={{what: mass, names: [...], range: [0.5, 2.0]}}'"
+            f"{override.input_line}: the task's {group} has no {name}. Allowed: {', '.join(entries) or 'none'}."
+            f"{did_you_mean(name, entries)} To add an entry, give all of it: 'task.{group}.{name}={example}'"
         )
 
 

@@ -22,6 +22,7 @@ from livegym.projects import registry
 from livegym.projects.commands import program
 from livegym.projects.reading import text_of
 from livegym.schema import (
+    DriveConfig,
     OnlineConfig,
     PhysicsConfig,
     RandomizationConfig,
@@ -133,7 +134,11 @@ def _defaults() -> list[tuple[str, str]]:
 
 
 def _task_rows(values: dict[str, Any]) -> list[tuple[str, str]]:
-    return _rows([*_below(TaskConfig, "task."), *_below(RandomizationConfig, "task.randomization.<name>.")], values)
+    inner = [
+        *_below(DriveConfig, "task.drives.<name>."),
+        *_below(RandomizationConfig, "task.randomization.<name>."),
+    ]
+    return _rows([*_below(TaskConfig, "task."), *inner], values)
 
 
 def _params_table(name: str, values: dict[str, Any], width: int) -> str:
@@ -148,6 +153,7 @@ def _options() -> list[tuple[str, str]]:
         ("--cfg job", "print the composed configuration; --resolve also resolves interpolations"),
         ("--info defaults", "print the yaml files that were composed"),
         ("new my_robot", "create your own project: a folder with a task that trains, for you to adapt"),
+        ("new my_robot --from robot.urdf", "the same from a robot's URDF or MJCF: its task is to stand"),
         ("--list-tasks", "print tasks with action spec, control rate and episode length"),
         ("--hydra-help", "print Hydra's own options, including tab completion"),
     ]

@@ -23,6 +23,7 @@ from livegym.utils.errors import UserError
 
 OWN_OPTIONS = ("--help", "--list-tasks", "--multirun", "--cfg", "--resolve", "--package", "--info", "--hydra-help")
 RANDOMIZATION = re.compile(r"task\.randomization\.\w+")
+DRIVE = re.compile(r"task\.drives\.\w+")
 PLAIN_PATH = re.compile(r"[\w.-]*/[\w./-]+", re.ASCII)  # neither the shell nor Hydra reads anything into it
 _MARKS = set("\"'[({\\")  # in a list that is more than names
 KEY_SHAPE = re.compile(r"\w[\w$-]*([./]\w[\w$-]*)*(@[\w.:]*)?")
@@ -144,6 +145,8 @@ def _refuse_kind(override: Override, argument: str) -> None:
         raise UserError(f"{argument}: keys cannot be deleted. Allowed: key=value; {instead}.")
     if RANDOMIZATION.fullmatch(key) and override._value is None:
         raise UserError(f"{argument}: an entry cannot be null. To switch it off: {key}.enabled=false")
+    if DRIVE.fullmatch(key) and override._value is None:
+        raise UserError(f"{argument}: an entry cannot be null. Change its values: {key}.stiffness=...")
     if override.package is not None and not override.is_hydra_override():
         raise UserError(f"{argument}: a group's place is fixed. Allowed: {key}=<name>. Leave @{override.package} out.")
 

@@ -9,6 +9,7 @@ import ast
 import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import livegym
@@ -21,6 +22,8 @@ from livegym.utils.files import is_left_over, temporary_name
 from livegym.utils.signals import StopFlag
 
 TEMPLATE = Path(__file__).parent / "template"
+Writer = Callable[[Path, str, str], None]
+"""Writes the files of a project: its folder, its name, the name of its task."""
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 TAKEN = ("livegym", "livegym_client", "tests", "tasks", "cfg", "algorithms", "gates", "simulators")
 
@@ -48,8 +51,10 @@ def task_name(project: str) -> str:
     return "".join(word.capitalize() for word in project.split("_"))
 
 
-def new_project(path: str, stop: StopFlag | None = None) -> Path:
+def new_project(path: str, stop: StopFlag | None = None, write: Writer | None = None, check_only: bool = False) -> Path:
     """Create the folder `path`, whose last part is the project's name, and return it.
+
+    `write` writes its files instead of the template's. `check_only` refuses what would be refused, and creates nothing.
 
     Raises UserError for an invalid or taken name, for a folder that exists already or cannot be created, and if `stop`
     is requested. If it fails, it leaves no files. It removes the files that a killed call for this name has left.
@@ -77,10 +82,12 @@ def new_project(path: str, stop: StopFlag | None = None) -> Path:
             f"new {path}: {outer} is a project already, and one inside another would become a part of it. "
             f"Allowed: a folder outside. For example: {program()} new {outer.parent / name}"
         )
+    if check_only:
+        return folder
     begun = temporary_name(folder)
     try:
         _remove_dead(folder)
-        _write(begun, name, task)
+        (write or _write)(begun, name, task)
         if stop is not None and stop.requested:
             raise UserError(f"new {path}: interrupted. Nothing was created.", exit_code=stop.exit_status)
         begun.rename(folder)

@@ -23,6 +23,7 @@ from livegym.schema.keydoc import key
 from livegym.schema.logged import LoggedKeys
 from livegym.schema.online import OnlineConfig
 from livegym.schema.task import CurriculumConfig as CurriculumConfig
+from livegym.schema.task import DriveConfig as DriveConfig
 from livegym.schema.task import ObservationGroups as ObservationGroups
 from livegym.schema.task import RandomizationConfig as RandomizationConfig
 from livegym.schema.task import TaskConfig

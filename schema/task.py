@@ -30,8 +30,8 @@ class RandomizationConfig:
     what: str = key(
         MISSING,
         "quantity to randomise: mass of bodies (and with it inertia), friction or size of geoms, gain of position "
-        "actuators, damping of joints: by a factor; observation_noise: by a factor on task.noise; action_delay: in "
-        "control steps; push: in N on bodies",
+        "actuators and of motors with a stiffness, damping of joints: by a factor; observation_noise: by a factor on "
+        "task.noise; action_delay: in control steps; push: in N on bodies",
         choices=("mass", "friction", "size", "gain", "damping", "observation_noise", "action_delay", "push"),
     )
     names: list[str] = key([], "names of the bodies, geoms, actuators or joints; * matches any part of a name")
@@ -47,6 +47,34 @@ class RandomizationConfig:
     )
     duration_s: float = key(0.1, "duration of a push", unit="s", above=0)
     curriculum: bool = key(False, "widen the range with the level of task.curriculum, from no change at level 0")
+
+
+@dataclass
+class DriveConfig:
+    """How the motors of some joints follow the targets that the task's `control` returns, in every physics step."""
+
+    joints: list[str] = key(MISSING, "names of the joints; * matches any part of a name")
+    stiffness: float = key(
+        MISSING,
+        "torque per angle between target and joint (N m/rad; of a slide: N/m); 0: the target is a velocity",
+        low=0,
+    )
+    damping: float = key(
+        MISSING, "torque against the joint's velocity, or towards the target velocity (N m s/rad; N s/m)", low=0
+    )
+    effort: Optional[float] = key(
+        None, "largest torque (N m; of a slide: N); null: the model's own limit, or none", above=0
+    )
+    velocity: Optional[float] = key(
+        None,
+        "speed at which the motor cannot drive any more (rad/s; m/s); from half of it on, the largest torque falls "
+        "linearly; null: the torque does not depend on the speed",
+        above=0,
+    )
+    delay_s: float = key(0.0, "time until a target reaches the motor", unit="s", low=0, high=1)
+    armature: Optional[float] = key(
+        None, "inertia of the rotor, seen from the joint (kg m^2; kg); null: the model's own", low=0
+    )
 
 
 @dataclass
@@ -85,6 +113,9 @@ class TaskConfig:
         above=0,
     )
     terminations: dict[str, bool] = key(MISSING, "termination reason -> whether it ends the episode")
+    drives: dict[str, DriveConfig] = key(
+        {}, "name of your choice -> motors of joints; they take the place of the model's actuators on these joints"
+    )
     randomization: dict[str, RandomizationConfig] = key({}, "name of your choice -> quantity to randomise")
     randomize: bool = key(True, "use task.randomization; false: ignore it")
     curriculum: Optional[CurriculumConfig] = key(

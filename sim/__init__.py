@@ -14,7 +14,7 @@ import_mujoco()  # before any other module imports mujoco
 
 # ruff: noqa: E402
 from livegym.projects import registry
-from livegym.schema import PhysicsConfig, SimConfig
+from livegym.schema import DriveConfig, PhysicsConfig, SimConfig
 from livegym.schema.engines import check_engine
 from livegym.sim.base import NoModel, Simulator
 
@@ -26,10 +26,12 @@ def create(
     num_envs: int,
     decimation: int,
     parts: Mapping[str, Path] | None = None,
+    drives: Mapping[str, DriveConfig] | None = None,
 ) -> Simulator:
     """The simulator of `num_envs` copies of the MJCF at `model`, ready for `require` and then `start`.
 
     `parts`: name of a frame in it -> an MJCF that is attached there. A `NoModel` is for the engine without bodies.
+    `drives`: motors of joints (`sim/drives.py`); an engine gets this argument only if there are some.
 
     `decimation` is in the model's own physics steps; `physics.substeps` divides those and keeps the control rate.
     Raises UserError for an unknown engine, one that does not fit the model, an unknown physics setting, a model that
@@ -38,5 +40,5 @@ def create(
     bodiless = isinstance(model, NoModel)
     check_engine(sim, physics, "the task" if bodiless else str(model), bodiless)
     given = model if isinstance(model, NoModel) else Path(model)
-    arguments = (sim, physics, given, num_envs, decimation, parts)
+    arguments = (sim, physics, given, num_envs, decimation, parts, *([drives] if drives else []))
     return registry.make("simulators", sim.engine, Simulator, *arguments)  # type: ignore[type-abstract]

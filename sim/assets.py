@@ -30,7 +30,7 @@ def make_absolute(spec: mujoco.MjSpec, path: Path, attached: bool) -> None:
     """
     folders = list(_folders(path.resolve(), set()))
     own = folders[0]
-    for element, attribute, directory in _elements(spec):
+    for element, attribute, directory in elements_with_files(spec):
         value = getattr(element, attribute)
         names = [value] if isinstance(value, str) else list(value)
         if spec.strippath:
@@ -42,7 +42,7 @@ def make_absolute(spec: mujoco.MjSpec, path: Path, attached: bool) -> None:
     spec.meshdir, spec.texturedir = str(own / spec.meshdir), str(own / spec.texturedir)
 
 
-def _elements(spec: mujoco.MjSpec) -> Iterator[tuple[Any, str, str]]:
+def elements_with_files(spec: mujoco.MjSpec) -> Iterator[tuple[Any, str, str]]:
     """Each element with a file: the element, the attribute with the name or names, and the folder of its MJCF."""
     for element in (*spec.meshes, *spec.hfields, *spec.skins):
         yield element, "file", element.compiler.meshdir

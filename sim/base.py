@@ -11,8 +11,8 @@
 Promises, which `tests/test_sim_contract.py` checks for every engine:
 
 - Kinematic fields are current after `step()` and `reset()`; force-like fields (`contact_force_w`, `cfrc_ext`,
-  acceleration-stage sensors) are those of the last physics step, evaluated at the state it started from (under RK4
-  too), and zero right after a reset.
+  `actuator_force`, acceleration-stage sensors) are those of the last physics step, evaluated at the state it started
+  from (under RK4 too), and zero right after a reset.
 - Equal states and controls give bit-identical results at any number of threads.
 - `reset(env_ids)` leaves every other environment bit-identical.
 - `restore(snapshot)` is bit-exact: the next step gives the same result as it would have after the snapshot.
@@ -35,7 +35,7 @@ from torch import Tensor
 
 APPLIED = "xfrc_applied"
 KINEMATIC_FIELDS = ("qpos", "qvel", "ctrl", "body_pos_w", "body_quat_w", "body_vel_w", "site_pos_w", "cinert", "cvel")
-FORCE_FIELDS = ("cfrc_ext", "contact_force_w")
+FORCE_FIELDS = ("cfrc_ext", "contact_force_w", "actuator_force")
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,7 @@ class Simulator(ABC):
     cvel: Tensor  # (N, B, 6) angular rad/s, then linear m/s, at the tree's centre of mass, as in MuJoCo
     # forces, if required
     cfrc_ext: Tensor  # (N, B, 6) external torque then force on each body, as MuJoCo's cfrc_ext
+    actuator_force: Tensor  # (N, nu) N or N m, of each actuator, before its gear
     unstable: Tensor  # (N,) bool: became non-finite; such an environment is not stepped until it is reset
 
     @abstractmethod

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from livegym.schema import DriveConfig
 from livegym.sim import model as mj
 from livegym.sim.base import APPLIED, FORCE_FIELDS, Snapshot
 from livegym.sim.model import MjcfModel, Needs, known
@@ -36,10 +37,11 @@ class Engine(Named):
         num_envs: int,
         decimation: int,
         parts: Mapping[str, Path] | None = None,
+        drives: Mapping[str, DriveConfig] | None = None,
     ) -> None:
         self.num_envs = num_envs
         self.device = torch.device("cpu")
-        self.world = MjcfModel(path, physics, decimation, parts)
+        self.world = MjcfModel(path, physics, decimation, parts, drives)
         self.dt = float(self.world.model.opt.timestep)
         self.decimation = self.world.decimation
         self.control_dt = self.world.control_dt
@@ -102,10 +104,19 @@ class Engine(Named):
         ids = self._ids(env_ids)
         self._set_default(ids)
         self._write_state(ids, qpos.double().numpy(), qvel.double().numpy())
+        self._hold(ids)
         self._refresh(ids)
         for name, values in self.fields.items():
             if name in ("ctrl", "unstable", APPLIED) or self._is_force(name):
                 values[ids] = 0
+
+    def _hold(self, ids: np.ndarray) -> None:
+        """Let motors with a delay begin with targets where their joints are, as if they had been there before."""
+        held = self.world.held
+        if held is not None:
+            rows = self._rows(ids)
+            rows[:, held.columns] = rows[:, held.positions] * held.follows
+            self._write_rows(ids, rows)
 
     def forward(self, env_ids: Tensor) -> None:
         ids = self._ids(env_ids)

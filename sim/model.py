@@ -29,8 +29,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from livegym.schema import DriveConfig
 from livegym.sim.assets import make_absolute
 from livegym.sim.base import APPLIED
+from livegym.sim.drives import Held, apply_drives, held_by_delays
 from livegym.utils.errors import UserError, did_you_mean, not_one_of
 
 log = logging.getLogger(__name__)
@@ -52,6 +54,7 @@ FIELD_STAGE = {
     "cinert": STAGE_POS,
     "cvel": STAGE_VEL,
     "cfrc_ext": STAGE_NONE,
+    "actuator_force": STAGE_NONE,
     APPLIED: STAGE_NONE,
 }
 ALWAYS = ("qpos", "qvel", "ctrl", "unstable")  # fields that need no require
@@ -84,7 +87,14 @@ class MjcfModel:
     `stage` is the lowest forward stage (mjtStage) after a step that makes every needed kinematic field current.
     """
 
-    def __init__(self, path: Path, physics: Any, decimation: int, parts: Mapping[str, Path] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        physics: Any,
+        decimation: int,
+        parts: Mapping[str, Path] | None = None,
+        drives: Mapping[str, DriveConfig] | None = None,
+    ) -> None:
         silence_mujoco()
         self.path = path  # for error messages
         spec = load_spec(path)
@@ -98,6 +108,9 @@ class MjcfModel:
         self.control_dt = spec.option.timestep * decimation  # s
         self.decimation = decimation * physics.substeps
         apply_physics(spec, physics)
+        if drives:
+            apply_drives(spec, drives, self.path)
+        self.held: Held | None = None  # once it is built, and if a motor has a delay
         self.model = compile_spec(spec, self.path)
         self._spec: mujoco.MjSpec | None = spec  # until it is built: it keeps another copy of all meshes
         self._xml = ""
@@ -119,6 +132,7 @@ class MjcfModel:
             add_acceleration_sensor(spec)
         self.model = compile_spec(spec, self.path)
         self._xml = _written(spec, self.path)
+        self.held = held_by_delays(self.model)
         del spec
         self._spec = None
         forget_meshes()
@@ -320,6 +334,7 @@ def allocate(model: mujoco.MjModel, needs: Needs, num_envs: int) -> dict[str, Te
         "cinert": (bodies, 10),
         "cvel": (bodies, 6),
         "cfrc_ext": (bodies, 6),
+        "actuator_force": (model.nu,),
         APPLIED: (bodies, 6),
     }
     shapes = {name: shape for name, shape in shapes.items() if name in ALWAYS or name in needs.fields}

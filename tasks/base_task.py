@@ -21,6 +21,7 @@ from livegym.tasks.hand.driven import DrivenHand, HandParams
 from livegym.tasks.hand.names import CONTROLS
 from livegym.tasks.hand.stages import lasted
 from livegym.tasks.hand.task import HandTask
+from livegym.tasks.shared_terms import closeness, effort
 
 
 @dataclass(frozen=True)
@@ -92,8 +93,8 @@ class BaseTask(HandTask):
         reached: 1 in the step that ends the episode in success
         """
         return {
-            "closeness": torch.exp(-4.0 * self._distance().abs().mean(1)),
-            "effort": action.square().mean(1),
+            "closeness": closeness(self._distance().abs().mean(1), 4.0),
+            "effort": effort(action),
             "reached": self.outcome(self.terminate(state))[0],
         }
 

@@ -34,6 +34,7 @@ from livegym.tasks.hand.names import BASE_JOINTS, CONTROLS, GRASP_SITE
 from livegym.tasks.hand.poses import open_hand, ready_pose
 from livegym.tasks.hand.stages import Stages, lasted
 from livegym.tasks.hand.task import HandTask
+from livegym.tasks.shared_terms import closeness, effort, excess
 from livegym.utils.spatial import length
 
 STAGES = ("pre_grasp", "grasp", "lift")
@@ -178,12 +179,12 @@ class BlindGrasping(HandTask):
         below = 1.0 - lift
         success, failure = self.outcome(self.terminate(state))
         distance = self.distance()
-        near, on_box = torch.exp(-20.0 * self.box.pad_gaps()), self.box.touched()
+        near, on_box = closeness(self.box.pad_gaps(), 20.0), self.box.touched()
         thumb, fingers = on_box[:, 0].float(), on_box[:, 1:].any(1).float()
         return {
-            "approach": below * (0.5 * torch.exp(-6.0 * distance) + 0.5 * torch.exp(-30.0 * distance)),
-            "level": below * torch.exp(-3.0 * self.turn()),
-            "open": pre * torch.exp(-3.0 * self.unlike_open()),
+            "approach": below * (0.5 * closeness(distance, 6.0) + 0.5 * closeness(distance, 30.0)),
+            "level": below * closeness(self.turn(), 3.0),
+            "open": pre * closeness(self.unlike_open(), 3.0),
             "enclose": grasp * (near[:, 0] * near[:, 1:].mean(1)).sqrt(),
             "touch": grasp * (0.2 * thumb + 0.2 * fingers + 0.6 * thumb * fingers),
             "grip": lift * self.box.fingers_on().clamp(max=3) / 3.0,
@@ -193,9 +194,9 @@ class BlindGrasping(HandTask):
             "stage_entered": self.stages.entered.float(),
             "success": success,
             "failure": failure,
-            "effort": action.square().mean(1),
+            "effort": effort(action),
             "push": below * length(self.box.vel_w[:, :2]),
-            "penetration": (length(self.hand.senses.forces_w) - p.firm_force).clamp(min=0).sum(1) / p.firm_force,
+            "penetration": excess(length(self.hand.senses.forces_w), p.firm_force),
             "ground": self.box.ground_forces().sum(1) / p.hard_contact,
         }
 
@@ -251,7 +252,7 @@ class BlindGrasping(HandTask):
 
     def progress(self) -> Tensor:
         """(N,) 0 to 1, the progress in the stage, as sensed: nearness, fingers that touch, height of the palm."""
-        near = torch.exp(-6.0 * self.distance())
+        near = closeness(self.distance(), 6.0)
         touch = self.hand.senses.touching.float().mean(1)
         up = (self.hand.senses.palm_pos_w[:, 2] / (2.0 * self.params.lift_height)).clamp(0.0, 1.0)
         return torch.stack([near, touch, up], 1).gather(1, self.stages.index[:, None]).squeeze(1)

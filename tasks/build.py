@@ -37,10 +37,15 @@ def make_env(
 
 def _simulator(made: Task, task: TaskConfig, sim: SimConfig, physics: PhysicsConfig, num_envs: int) -> Simulator:
     if made.own_dynamics:
+        if task.drives:
+            raise UserError(
+                f"task.drives={','.join(task.drives)}: {task.name} has its own dynamics, so there are no joints. "
+                "Leave task.drives out."
+            )
         nothing = NoModel(made.control_dt, made.action_spec.width)  # its `control` returns the action
         return create(sim, physics, nothing, num_envs, task.decimation)
     try:
         model, parts = made.model_path(), made.parts()
     except FileNotFoundError as error:
         raise UserError(str(error)) from error
-    return create(sim, physics, model, num_envs, task.decimation, parts)
+    return create(sim, physics, model, num_envs, task.decimation, parts, task.drives)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from fnmatch import fnmatchcase
 
+import mujoco
 import torch
 from torch import Tensor
 
@@ -21,10 +22,15 @@ FIELDS: dict[str, tuple[tuple[str, int | slice], ...]] = {
     "mass": (("body_mass", EVERYTHING),),
     "friction": (("geom_friction", EVERYTHING),),
     "size": (("geom_size", EVERYTHING),),
-    "gain": (("actuator_gainprm", 0), ("actuator_biasprm", 1)),  # of a position actuator: kp, and -kp
+    "gain": (
+        ("actuator_gainprm", 0),  # kp of a position actuator
+        ("actuator_biasprm", 1),  # and -kp
+        ("actuator_gainprm", 4),  # kp of a DC motor: a motor of task.drives with a limit of speed
+    ),
     "damping": (("dof_damping", EVERYTHING),),
 }
 """Quantity -> the fields of the model that are multiplied, and which of their columns."""
+DC_MOTOR = int(mujoco.mjtGain.mjGAIN_DCMOTOR)
 MAX_DELAY = 1000  # control steps
 SIZED = ("sphere", "capsule", "ellipsoid", "cylinder", "box")
 """The geom types whose shape follows from their size."""
@@ -94,6 +100,7 @@ class ModelFactor(Term):
         rows = [of_one[KIND[config.what]]([name]) for name in self.objects]  # a ball joint has three
         self.rows = [row for of_object in rows for row in of_object]
         self.object_of = [index for index, of_object in enumerate(rows) for _ in of_object]
+        self.unchanged = [torch.zeros(len(self.rows), dtype=torch.bool) for _ in FIELDS[config.what]]
         if config.what == "size":
             self._check_shapes()
 
@@ -102,7 +109,9 @@ class ModelFactor(Term):
         self.fields = [(self.sim.randomize(name), columns) for name, columns in FIELDS[self.config.what]]
         self.own = [field[0, self.rows].clone() for field, _ in self.fields]
         if self.config.what == "gain":
-            self._check_servos(*self.own)
+            dc_motor = self.sim.model_value("actuator_gaintype")[0, self.rows] == DC_MOTOR
+            self.unchanged = [dc_motor, dc_motor, ~dc_motor]
+            self._check_servos(dc_motor, *self.own[:2])
 
     def _check_shapes(self) -> None:
         shapes = self.sim.geom_shapes()
@@ -113,9 +122,11 @@ class ModelFactor(Term):
                     f"Allowed: {', '.join(SIZED)}."
                 )
 
-    def _check_servos(self, gain: Tensor, bias: Tensor) -> None:
-        for name, kp, minus_kp in zip(self.objects, gain[:, 0].tolist(), bias[:, 1].tolist(), strict=True):
-            if kp != -minus_kp:
+    def _check_servos(self, dc_motor: Tensor, gain: Tensor, bias: Tensor) -> None:
+        numbers = zip(self.objects, dc_motor.tolist(), gain.tolist(), bias[:, 1].tolist(), strict=True)
+        for name, is_dc, prm, minus_kp in numbers:
+            kp = prm[4] if is_dc else prm[0]
+            if not kp or (kp != -minus_kp and not is_dc):
                 raise UserError(
                     f"{self.path}.names: {name} is not a position actuator (gain {kp:g}, bias {minus_kp:g} x "
                     "position): a factor on its gain would move its set point. Name position actuators only."
@@ -124,8 +135,9 @@ class ModelFactor(Term):
     def draw(self, env_ids: Tensor, rng: torch.Generator, level: float) -> None:
         """Draw factors, and write them into the model's fields; they take effect when the simulator applies them."""
         super().draw(env_ids, rng, level)
-        factor = self.values[env_ids][:, self.object_of].double()  # (n, rows)
-        for (field, columns), own in zip(self.fields, self.own, strict=True):
+        drawn = self.values[env_ids][:, self.object_of].double()  # (n, rows)
+        for (field, columns), own, unchanged in zip(self.fields, self.own, self.unchanged, strict=True):
+            factor = torch.where(unchanged, 1.0, drawn)
             rows = field[env_ids][:, self.rows]  # a copy (n, rows, ...)
             if rows.ndim == 2:
                 rows = own * factor

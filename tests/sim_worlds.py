@@ -41,7 +41,7 @@ BUSY = f"""<mujoco>{OPTION}<worldbody>{FLOOR}
 <sensor><framepos name="hand_pos" objtype="site" objname="hand"/><gyro name="hand_gyro" site="hand"/>
 <accelerometer name="hand_acc" site="hand"/></sensor>
 <keyframe><key name="home" qpos=".5 -.25 2 0 1 1 0 0 0"/></keyframe></mujoco>"""
-BUSY_FIELDS = ("body_pos_w", "body_quat_w", "body_vel_w", "site_pos_w", "cinert", "cvel", "cfrc_ext")
+BUSY_FIELDS = ("body_pos_w", "body_quat_w", "body_vel_w", "site_pos_w", "cinert", "cvel", "cfrc_ext", "actuator_force")
 BUSY_SENSORS = ("hand_pos", "hand_gyro", "hand_acc")
 
 PENDULUM = f"""<mujoco>{OPTION}<worldbody>

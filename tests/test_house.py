@@ -23,6 +23,7 @@ LAYERS = [
     "sim",
     "tasks",
     "compat",
+    "robots",
     "cfg",
     "rl",
     "weights",

@@ -40,6 +40,7 @@ FOLLOWED = {
     "docs/new-stream.md": "tests/test_new_stream.py runs its commands one after the other",
     "docs/protocol.md": "tests/test_online_docs.py sends its requests",
     "docs/export.md": "tests/test_export.py runs its commands one after the other",
+    "docs/your-robot.md": "tests/test_your_robot.py runs its commands one after the other",
     "docs/isaacgym.md": "tests/test_foreign_docs.py runs its commands with small tasks of its own",
     "docs/blind-grasping-compared.md": "tests/test_foreign_docs.py runs its command, if there is a checkout",
 }
@@ -66,6 +67,8 @@ ELSEWHERE = {
     "python train.py --list-tasks projectDir=../IsaacGymEnvs": "test_foreign_cli.py lists the toys",
     "livegym new": "test_outside_project.py",
     "livegym new my_robot": "test_outside_project.py",
+    "livegym new my_robot --from robot.urdf": "test_your_robot.py",
+    "livegym new --from": "test_robots.py",
     "livegym new plant": "test_new_stream.py",
     "livegym serve": "test_any_environment.py",
     "livegym serve --env CartPole-v1": "test_any_environment.py",

@@ -144,7 +144,7 @@ def test_a_reset_environment_continues_like_a_new_one(engine, tmp_path):
 def test_forces_are_zero_after_reset_and_kept_by_forward(engine, tmp_path):
     sim = make_busy(tmp_path, engine=engine)
     drive(sim, 60)
-    forces = ("cfrc_ext", "contact_force_w", "sensor:hand_acc")
+    forces = ("cfrc_ext", "contact_force_w", "actuator_force", "sensor:hand_acc")
     before = readings(sim)
     assert all(before[name].abs().sum() > 0 for name in forces)
     sim.qpos[1, 0] += 0.5

@@ -27,6 +27,7 @@ PACKAGES = {
     "weights": "bus and files",
     "rl": "learners",
     "cfg": "yaml and what composes it",
+    "robots": "your own robot",
     "compat": "Isaac Gym's tasks",
     "tasks": "what is learned; Env",
     "sim": "what moves the bodies",

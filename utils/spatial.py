@@ -44,3 +44,10 @@ def length(vector: Tensor) -> Tensor:
 def into_frame(point: Tensor, origin: Tensor, quat: Tensor) -> Tensor:
     """Transform world points (..., 3) into the frame with `origin` (..., 3) and orientation `quat` (..., 4)."""
     return rotate(conjugate(quat), point - origin)
+
+
+def from_rotation_vector(vector: Tensor) -> Tensor:
+    """The rotation about vectors (..., 3) by their lengths in rad: (..., 4)."""
+    angle = vector.norm(dim=-1, keepdim=True)
+    half = 0.5 * angle
+    return torch.cat([half.cos(), 0.5 * vector * torch.sinc(half / torch.pi)], -1)

@@ -56,14 +56,18 @@ class Body:
             yield from child.descend()
 
 
-def load(file: Path, root: Path, options: AssetOptions) -> AssetModel:
-    """Import a URDF file; meshes are searched from its folder upwards, and below `root`."""
-    robot = urdf_file.read(file)
+def load(file: Path, root: Path, options: AssetOptions, as_written: bool = False) -> AssetModel:
+    """Import a URDF file; meshes are searched from its folder upwards, and below `root`.
+
+    `as_written`: links in the order of the file's joints, and not in Isaac Gym's; a link without <inertial> that is
+    fixed to one with mass has none, whereas Isaac Gym takes its mass from its shapes and the density.
+    """
+    robot = urdf_file.read(file, as_written)
     for link in robot.links.values():
         for shape in link.shapes:
             _locate(shape, link, robot.file, root)
     notes = list(robot.notes)
-    masses = _link_inertials(robot, options, notes)
+    masses = _link_inertials(robot, options, notes, _frames(robot) if as_written else set())
     tree = _tree(robot, robot.root, None, masses, options.collapse_fixed_joints)
     _settle(tree, options, notes)
     spec, model = _build(tree, options, robot.file, notes)
@@ -90,9 +94,24 @@ def _needs_shapes(link: Link, options: AssetOptions) -> bool:
     return bool(link.shapes) and (not complete or options.override_com or options.override_inertia)
 
 
-def _link_inertials(robot: Robot, options: AssetOptions, notes: list[str]) -> dict[str, Inertial]:
-    """Mass and inertia of each link by itself."""
-    asking = [link for link in robot.links.values() if _needs_shapes(link, options)]
+def _frames(robot: Robot) -> set[str]:
+    """Links without <inertial> that are fixed to one with mass: frames of reference, or a place for its shapes."""
+    rigid: dict[str, list[Link]] = {}
+
+    def collect(name: str, body: str) -> None:
+        rigid.setdefault(body, []).append(robot.links[name])
+        for joint in robot.below[name]:
+            collect(joint.child, joint.child if joint.moves else body)
+
+    collect(robot.root, robot.root)
+    heavy = [links for links in rigid.values() if any(link.mass for link in links)]
+    return {link.name for links in heavy for link in links if link.mass is None and link.density is None}
+
+
+def _link_inertials(robot: Robot, options: AssetOptions, notes: list[str], frames: set[str]) -> dict[str, Inertial]:
+    """Mass and inertia of each link by itself; `frames` have none."""
+    links = [link for link in robot.links.values() if link.name not in frames]
+    asking = [link for link in links if _needs_shapes(link, options)]
     shaped = _from_shapes(asking, options, robot.file)
     by_density = [link.name for link in asking if not link.mass]
     if by_density:

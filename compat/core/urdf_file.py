@@ -72,7 +72,7 @@ class Joint:
 
 @dataclass
 class Robot:
-    """A whole file. `below` lists the joints under each link in alphabetical order, as Isaac Gym counts them."""
+    """A whole file. `below` lists the joints under each link, in alphabetical order if Isaac Gym counts them."""
 
     file: Path
     links: dict[str, Link]
@@ -81,8 +81,11 @@ class Robot:
     notes: list[str]
 
 
-def read(file: Path) -> Robot:
-    """Read a URDF file. Raises UserError, with file, element and remedy, if it cannot be an asset."""
+def read(file: Path, in_file_order: bool = False) -> Robot:
+    """Read a URDF file. Raises UserError, with file, element and remedy, if it cannot be an asset.
+
+    `in_file_order`: children in the order of the file's joints, and not in that of their names.
+    """
     complain = Complaint(file)
     tree = parse(file)
     if tree.tag != "robot":
@@ -94,7 +97,7 @@ def read(file: Path) -> Robot:
             raise complain(f"joint {name}", f"{count} joints have this name. Give each a name of its own.")
     notes += [f"joint {e.get('name')}: <mimic> is left out, as in Isaac Gym" for e in tree.findall("joint[mimic]")]
     below: dict[str, list[Joint]] = {name: [] for name in links}
-    for joint in sorted(joints, key=lambda joint: joint.name):
+    for joint in joints if in_file_order else sorted(joints, key=lambda joint: joint.name):
         below[joint.parent].append(joint)
     return Robot(file, links, below, _root(links, joints, below, complain), notes)
 
@@ -136,7 +139,7 @@ def _links(tree: ET.Element, complain: Complaint) -> dict[str, Link]:
 
 def _link(name: str, element: ET.Element, complain: Complaint) -> Link:
     where = f"link {name}"
-    link = Link(name, [_shape(e, where, complain) for e in element.findall("collision")])
+    link = Link(name, [shape_of(e, where, complain) for e in element.findall("collision")])
     inertial = element.find("inertial")  # some files repeat it: the first one counts
     if inertial is None:
         return link
@@ -150,8 +153,9 @@ def _link(name: str, element: ET.Element, complain: Complaint) -> Link:
     return link
 
 
-def _shape(element: ET.Element, where: str, complain: Complaint) -> Shape:
-    where = f"{where} <collision>"
+def shape_of(element: ET.Element, where: str, complain: Complaint) -> Shape:
+    """The shape of a <collision> or <visual>. Raises UserError for an unknown or impossible one."""
+    where = f"{where} <{element.tag}>"
     geometry = element.find("geometry")
     if geometry is None or not len(geometry):
         raise complain(where, f"it has no geometry. Add one of {', '.join(SHAPES)}.")

@@ -199,7 +199,7 @@ def _sources(
 ) -> dict[str, Any]:
     """The batch's live float64 array behind each required field, (N, ...)."""
     names = {"qpos": "qpos", "qvel": "qvel", "body_pos_w": "xpos", "body_quat_w": "xquat", "site_pos_w": "site_xpos"}
-    names |= {name: name for name in ("cfrc_ext", "cinert", "cvel")}
+    names |= {name: name for name in ("cfrc_ext", "cinert", "cvel", "actuator_force")}
     sources = {field: batch.bind(names[field]) for field in fields if field in names}
     for field in fields:
         if field.startswith("sensor:"):

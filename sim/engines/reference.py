@@ -75,6 +75,8 @@ class ReferenceSimulator(Engine):
         if "cfrc_ext" in self.out:
             mujoco.mj_rnePostConstraint(model, data)
             self.out["cfrc_ext"][i] = data.cfrc_ext
+        if "actuator_force" in self.out:
+            self.out["actuator_force"][i] = data.actuator_force
         for k, (body, against) in enumerate(self.needs.contacts):
             self.out["contact_force_w"][i, k] = contact_force(model, data, body, against)
         self._read_sensors(i, data, forces=True)

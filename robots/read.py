@@ -1,0 +1,52 @@
+"""Read a robot from a file in URDF or MJCF, and put it on a floor.
+
+robot = read(Path("robot.urdf"))
+robot.spec.compile()
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import mujoco
+
+from livegym.compat.core.xml_file import parse
+from livegym.robots import mjcf, urdf
+from livegym.robots.robot import FLAT, Robot
+from livegym.utils.errors import UserError
+
+
+def read(file: Path) -> Robot:
+    """The robot in a file, on a floor. Raises UserError, with the file and the element, if it cannot be one."""
+    if not file.is_file():
+        raise UserError(f"--from {file}: there is no such file. Allowed: a robot in URDF or MJCF. Check the path.")
+    kind = parse(file).tag
+    if kind not in ("robot", "mujoco"):
+        raise UserError(
+            f"--from {file}: it begins with <{kind}>, so it is no model of a robot. Allowed: URDF (<robot>) or MJCF "
+            "(<mujoco>). A .xacro file must be expanded first: xacro robot.xacro > robot.urdf"
+        )
+    robot = (urdf if kind == "robot" else mjcf).read(file)
+    if not any(geom.contype or geom.conaffinity for body in _robots_bodies(robot) for geom in body.geoms):
+        raise UserError(
+            f"{file}: no link has a collision shape, so it would fall through the floor. Allowed: a shape for at least "
+            "the feet. Give links a <collision> (URDF), or geoms a contype (MJCF)."
+        )
+    _add_floor(robot)
+    return robot
+
+
+def _robots_bodies(robot: Robot) -> list[mujoco.MjsBody]:
+    return [body for body in robot.spec.bodies if body.name != "world"]
+
+
+def _add_floor(robot: Robot) -> None:
+    if any(geom.type in FLAT for geom in robot.spec.worldbody.geoms):
+        return
+    name = "floor"
+    while robot.spec.geom(name) is not None:
+        name += "_"
+    robot.spec.worldbody.add_geom(
+        name=name, type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 0.05], priority=1, rgba=[0.35, 0.37, 0.4, 1]
+    )
+    robot.changes.append(f"a floor was added (geom {name})")

@@ -1,0 +1,148 @@
+"""A URDF as a robot on a floor: it floats, its links and joints keep their names and the order of the file.
+
+A URDF has neither a floor nor actuators. Links that no joint moves stay bodies of their own. Mass and inertia that the
+file lacks come from the collision shapes. Visual shapes are drawn, but do not collide and weigh nothing.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import mujoco
+import numpy as np
+
+from livegym.compat.core import meshes, urdf, urdf_file
+from livegym.compat.core.asset_model import spec_name
+from livegym.compat.core.records import NO_LIMIT, AssetOptions
+from livegym.compat.core.xml_file import Complaint, parse
+from livegym.robots.robot import Limit, Robot
+from livegym.utils.errors import UserError
+
+TIMESTEP = 0.005
+"""Physics step (s) of a robot from a URDF."""
+COLLIDING_GROUP, VISUAL_GROUP = 3, 2
+"""Groups of geoms, as models of robots have them: viewers show the second, and not the first."""
+MOST_STL_BYTES = 84 + 50 * 200_000
+ROUNDING = 1e-4
+GREY = (0.6, 0.6, 0.62, 1.0)
+
+
+def read(file: Path) -> Robot:
+    """Read a URDF. Raises UserError, with file and element, for one that cannot be a robot."""
+    asset = urdf.load(file, file.parent, AssetOptions(), as_written=True)
+    if not asset.dofs:
+        raise UserError(
+            f"{file}: it has no joint that moves. Allowed: a robot with revolute, continuous or prismatic joints. "
+            "Is it a part of another file?"
+        )
+    if asset.bodies[0] == "world":
+        raise UserError(
+            f"{file}: its root link is called world, so it is fixed, but a robot that stands must float. "
+            "Remove the link world and the joint that fixes the robot to it."
+        )
+    spec, base = asset.spec, asset.body_names[0]
+    spec.modelname = file.stem
+    spec.option.timestep = TIMESTEP
+    spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+    robot = Robot(file, "URDF", spec, base, odd=list(asset.notes))
+    _draw_visuals(robot, asset.file or file)
+    for name, row in zip(asset.dofs, asset.dof_properties, strict=True):
+        robot.limits[name] = Limit(_given(row["effort"], NO_LIMIT), _given(row["velocity"], urdf.DEFAULT_VELOCITY))
+    spec.body(base).add_freejoint(name=_free_name(spec))
+    robot.odd += meshes.compile_spec(spec)[1]
+    for body in spec.bodies:
+        body.inertia = _writable(body.inertia)
+    robot.changes += [f"{base} floats: a free joint was added", "motors were added to all joints: a URDF has none"]
+    return robot
+
+
+def _writable(moments: np.ndarray) -> np.ndarray:
+    """Moments (3,) of inertia that are still those of a real body after they have been written with six digits."""
+    low, middle, high = np.argsort(moments)
+    lack = moments[high] * (1 + ROUNDING) - moments[low] - moments[middle]
+    raised = np.array(moments)
+    raised[[low, middle]] += max(0.0, lack) / 2
+    return raised
+
+
+def _given(value: float, missing: float) -> float | None:
+    """A limit of the file; None if it has none. 0 stands for a limit that was never filled in."""
+    return None if value == missing or value == 0 else float(value)
+
+
+def _free_name(spec: mujoco.MjSpec) -> str:
+    name = "floating_base"
+    while spec.joint(name) is not None:
+        name += "_"
+    return name
+
+
+def _draw_visuals(robot: Robot, file: Path) -> None:
+    """Add the visual shapes; collision shapes of links that have some are not shown any more."""
+    tree = parse(file)
+    palette = {m.get("name", ""): _rgba(m) for m in tree.findall("material")}
+    library = meshes.Meshes(robot.spec)
+    faults: list[str] = []
+    for element in tree.findall("link"):
+        name = element.get("name", "")
+        body = robot.spec.body(spec_name(name))
+        drawn = False
+        for visual in element.findall("visual"):
+            try:
+                shape = _shape_of(visual, name, file)
+            except UserError as error:  # it only looks: the robot moves the same without it
+                faults.append(error.message.removeprefix(f"{file}: "))
+                continue
+            drawn = True
+            _draw(body, shape, _colour(visual, palette), library)
+        for geom in body.geoms if drawn else ():
+            if geom.contype:
+                geom.group = COLLIDING_GROUP
+    if faults:
+        more = f" (and {len(faults) - 1} more like this)" if len(faults) > 1 else ""
+        robot.odd.append(f"not drawn: {faults[0]}{more}")
+
+
+def _shape_of(visual: ET.Element, link: str, file: Path) -> urdf_file.Shape:
+    """The shape of a <visual>, a mesh by its path. Raises UserError if it cannot be drawn."""
+    complain = Complaint(file)
+    shape = urdf_file.shape_of(visual, f"link {link}", complain)
+    if shape.kind != "mesh":
+        return shape
+    path, _ = meshes.find_mesh(shape.mesh, file.parent, file.parent)
+    if path is None:
+        raise complain(f"link {link} <visual>", f"mesh {shape.mesh} not found.")
+    if path.suffix.lower() not in meshes.READABLE:
+        readable = ", ".join(meshes.READABLE)
+        raise complain(f"link {link} <visual>", f"MuJoCo does not draw {path.name}, only {readable}.")
+    if path.suffix.lower() == ".stl" and path.stat().st_size > MOST_STL_BYTES:
+        raise complain(f"link {link} <visual>", f"MuJoCo draws at most 200,000 triangles, and {path.name} has more.")
+    shape.mesh = str(path)
+    return shape
+
+
+def _draw(body: mujoco.MjsBody, shape: urdf_file.Shape, colour: tuple[float, ...], library: meshes.Meshes) -> None:
+    mesh = shape.kind == "mesh"
+    given = {"meshname": library.name_of(Path(shape.mesh), shape.scale)} if mesh else {"size": shape.size}
+    body.add_geom(
+        type=urdf.GEOM[shape.kind], contype=0, conaffinity=0, mass=0.0, group=VISUAL_GROUP,
+        pos=shape.pose.pos, quat=shape.pose.quat, rgba=colour, **given,
+    )  # fmt: skip
+
+
+def _colour(visual: ET.Element, palette: dict[str, tuple[float, ...]]) -> tuple[float, ...]:
+    material = visual.find("material")
+    if material is None:
+        return GREY
+    return _rgba(material) if material.find("color") is not None else palette.get(material.get("name", ""), GREY)
+
+
+def _rgba(material: ET.Element) -> tuple[float, ...]:
+    colour = material.find("color")
+    words = (colour.get("rgba") if colour is not None else None) or ""
+    try:
+        numbers = np.array([float(word) for word in words.split()])
+    except ValueError:
+        return GREY
+    return tuple(numbers.clip(0, 1).tolist()) if len(numbers) == 4 else GREY
