@@ -12,7 +12,7 @@ from setuptools.command.build_py import build_py
 HERE = Path(__file__).parent
 PACKAGES = (
     "utils", "projects", "schema", "rundir", "compare", "sim", "tasks", "compat", "cfg", "rl", "weights", "live",
-    "play", "web", "online", "serve", "viewers",
+    "play", "web", "online", "serve", "viewers", "adapters",
 )  # fmt: skip
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "livegym" / "__init__.py").read_text())[1]
 
@@ -105,10 +105,17 @@ setup(
             "hydra-joblib-launcher",
             "hydra-submitit-launcher",
             "pyarrow",
+            "stable-baselines3",
+            "rsl-rl-lib",
+            "skrl",
         ],
         "export": ["pyarrow>=17"],  # Parquet of config=export_log
         "wandb": ["wandb>=0.30"],  # wandb=true
         "launchers": ["hydra-joblib-launcher", "hydra-submitit-launcher"],  # hydra/launcher=joblib, submitit_local ...
+        # learners whose training is a run here (adapters/)
+        "sb3": ["stable-baselines3>=2.6"],
+        "rsl_rl": ["rsl-rl-lib>=5.5"],
+        "skrl": ["skrl>=2.1"],
         "docs": ["mkdocs>=1.6", "mkdocs-material", "mkdocstrings[python]"],
         "bench": ["envpool", "stable-baselines3", "imageio"],
     },

@@ -16,6 +16,7 @@ OUT = Path(__file__).parent.parent / "docs" / "images" / "architecture.svg"
 
 PACKAGES = {
     "train": "one command line, one mode",
+    "adapters": "other learners as runs",
     "viewers": "window, page, video",
     "serve": "network service, dashboard",
     "online": "gates, replay, trainer",
