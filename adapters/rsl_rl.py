@@ -98,6 +98,8 @@ class RslRlEnv(VecEnv):
 class RecordingRunner(OnPolicyRunner):
     """An OnPolicyRunner whose training is a run that can be watched while it learns. Each call of `learn` is a run."""
 
+    logger: Any
+
     def learn(self, num_learning_iterations: int, init_at_random_ep_len: bool = False) -> None:
         """See OnPolicyRunner. Raises UserError for an actor that cannot be described, before anything is written."""
         if self.is_distributed:

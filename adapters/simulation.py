@@ -118,7 +118,7 @@ def space_of(spec: ActionSpec) -> spaces.Space[Any]:
     """The gymnasium space of an action spec."""
     if isinstance(spec, Box):
         return spaces.Box(-1.0, 1.0, (spec.size,), dtype=np.float32)
-    return spaces.Discrete(spec.n) if isinstance(spec, Discrete) else spaces.MultiDiscrete(spec.nvec)
+    return spaces.Discrete(spec.n) if isinstance(spec, Discrete) else spaces.MultiDiscrete(list(spec.nvec))
 
 
 def _unbounded(width: int) -> spaces.Box:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 
 import pytest
 import torch
@@ -208,7 +209,8 @@ def recorded(simulation, tmp_path, monkeypatch):
     return Recorder(simulation, lambda: Actor(layers, log_std), "a test"), layers
 
 
-def test_a_training_is_a_run_with_lock_configuration_curves_checkpoints_and_bus(recorded, simulation, tmp_path):
+def test_a_training_is_a_run_with_lock_configuration_curves_checkpoints_and_bus(recorded, simulation, tmp_path, caplog):
+    caplog.set_level(logging.INFO)
     recorder, layers = recorded
     run = recorder.run
     with recorder:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar, NoReturn, Optional
+from typing import TYPE_CHECKING, ClassVar, NoReturn, Optional, cast
 
 import torch
 from torch import Tensor, nn
@@ -86,7 +86,7 @@ class _Actor(nn.Module):
 
     def forward(self, obs: Tensor) -> Tensor:
         """obs (N, width) -> means or logits (N, outputs)."""
-        *hidden, last = self.layers
+        *hidden, last = cast(list[nn.Linear], list(self.layers))
         x = obs
         if self.normalises:
             x = (obs - self.mean) / self.scale
