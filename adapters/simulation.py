@@ -49,9 +49,10 @@ class Simulation:
         Raises UserError for a value that livegym's command line would refuse.
         """
         _check(overrides)
-        self.typed = [f"task={task}", *([] if num_envs is None else [f"numEnvs={num_envs}"]), *overrides]
-        chosen = draw_seed() if seed is None else seed
-        cfg = compose(["config=train_headless", *self.typed, f"seed={chosen}"])
+        given = {"task": task, "numEnvs": num_envs, "seed": seed}
+        self.typed = [*(f"{key}={value}" for key, value in given.items() if value is not None), *overrides]
+        cfg = compose(["config=train_headless", *self.typed])
+        cfg.seed = draw_seed() if cfg.seed is None else cfg.seed
         cfg.numEnvs = num_envs_of(cfg)
         self.config: SettledConfig = settled(to_typed(cfg))
         check_device(self.config.device)

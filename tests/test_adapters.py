@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import json
 import logging
+import sys
 
 import pytest
 import torch
@@ -235,7 +237,7 @@ def test_a_training_is_a_run_with_lock_configuration_curves_checkpoints_and_bus(
     assert read_latest(tmp_path / "runs", "train").resolve() == run.path.resolve()
     train = yaml.safe_load(run.config_file.read_text())["train"]
     assert (train["algorithm"], train["learner"], train["units"]) == ("external", "a test", [8])
-    assert yaml.safe_load((run.path / "overrides.yaml").read_text())[:2] == ["task=Cartpole", "numEnvs=3"]
+    assert yaml.safe_load((run.path / "overrides.yaml").read_text())[:3] == ["task=Cartpole", "numEnvs=3", "seed=5"]
     assert list(run.summaries.glob("events.*"))
     assert json.loads((run.path / "run.json").read_text())["kind"] == "train"
     assert list(run.path.glob("env_state_*")) == []
@@ -286,6 +288,17 @@ def test_nothing_is_written_for_an_architecture_that_is_refused(simulation, tmp_
     with pytest.raises(UserError, match="LSTM"):
         Recorder(simulation, lambda: Actor([nn.LSTM(4, 8)], torch.zeros(1)), "a test")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("adapter", "library", "extra"),
+    [("sb3", "stable_baselines3", "sb3"), ("rsl_rl", "rsl_rl", "rsl_rl"), ("skrl", "skrl", "skrl")],
+)
+def test_a_library_that_is_missing_is_named_with_its_extra(monkeypatch, adapter, library, extra):
+    monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.delitem(sys.modules, f"livegym.adapters.{adapter}", raising=False)
+    with pytest.raises(ModuleNotFoundError, match=rf"is not installed.*pip install 'livegym\[{extra}\]'"):
+        importlib.import_module(f"livegym.adapters.{adapter}")
 
 
 # -- livegym's own trainer
