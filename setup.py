@@ -110,6 +110,9 @@ setup(
             "onnxscript",
             "onnxruntime",
             "upkie_description",  # a robot from outside, for the test of docs/your-robot.md
+            "stable-baselines3",
+            "rsl-rl-lib",
+            "skrl",
         ],
         "export": [
             "pyarrow>=17",  # Parquet of config=export_log
@@ -120,6 +123,10 @@ setup(
         "wandb": ["wandb>=0.30"],  # wandb=true
         "convex": ["coacd>=1.0.14"],  # convex pieces of the hollow meshes of Isaac Gym tasks
         "launchers": ["hydra-joblib-launcher", "hydra-submitit-launcher"],  # hydra/launcher=joblib, submitit_local ...
+        # learners whose training is a run here (learners/)
+        "sb3": ["stable-baselines3>=2.6"],
+        "rsl_rl": ["rsl-rl-lib>=5.5"],
+        "skrl": ["skrl>=2.1"],
         "docs": ["mkdocs>=1.6", "mkdocs-material", "mkdocstrings[python]"],
         "bench": ["envpool", "stable-baselines3", "imageio"],
     },

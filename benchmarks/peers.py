@@ -80,7 +80,7 @@ def sb3_cartpole(options: argparse.Namespace) -> None:
     import torch
     from stable_baselines3 import PPO
 
-    from benchmarks.sb3_env import SB3Env
+    from livegym.learners.sb3 import SB3Env
 
     torch.set_num_threads(1)
     vec = SB3Env("Cartpole", num_envs=8, seed=options.seed)

@@ -1,1 +1,1 @@
-"""Environments for other learners: a bare Env in one call, and Gymnasium's interfaces of it."""
+"""Other learners: our environments in their terms, and what they train as a run that can be watched live."""

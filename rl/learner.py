@@ -177,7 +177,10 @@ class Learner(ABC):
         state["learner"]["best_return"] = best_return
 
     def environment_state(self) -> dict[str, Any]:
-        """The state of the environments and their running episodes. Its tensors may be shared, not copied."""
+        """The state of the environments and their running episodes. Its tensors may be shared, not copied.
+
+        An empty one is not written: a run that cannot be resumed has none.
+        """
         return {"env": self.env.state_dict()}
 
     def load_environment_state(self, state: dict[str, Any]) -> None:

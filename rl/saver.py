@@ -184,11 +184,12 @@ class Saver:
             shape_hash=shape_hash(self.spec, state["model"]),
         )
         # environments first: if the process is killed in between, the newest checkpoint still has its environment state
-        written = write_env_state(self.run, it.version, environment)
+        written = write_env_state(self.run, it.version, environment) if environment else None
         try:
             return write_checkpoint(self.run.nn, state, meta)
         except (OSError, CheckpointError):
-            discard(written)
+            if written is not None:
+                discard(written)
             raise
 
     def _tidy(self, path: Path, is_best: bool) -> None:

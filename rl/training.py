@@ -20,6 +20,7 @@ from livegym.cfg.older_run import explained_for_run
 from livegym.cfg.overrides import typed_safely
 from livegym.cfg.saved import algorithm_in, resumed_config
 from livegym.cfg.typed import as_dict, plain_dict, to_yaml
+from livegym.projects import registry
 from livegym.projects.commands import command
 from livegym.rl.algorithm import algorithm_of
 from livegym.rl.curves import write_curves
@@ -45,7 +46,7 @@ from livegym.rundir.provenance import Provenance
 from livegym.rundir.run import Run, begin_run, open_run, record_resume
 from livegym.rundir.select import read_complete
 from livegym.schema.settled import SettledConfig, settled
-from livegym.schema.train import TrainConfig
+from livegym.schema.train import TrainConfig, settings_class
 from livegym.sim.recorder import StateRecorder
 from livegym.tasks.build import make_env
 from livegym.utils.errors import UserError
@@ -90,7 +91,10 @@ class Parent:
                 f"resume=true: {self.run.path} is a {self.run.kind} run, which config={config.mode} cannot resume. "
                 f"Use {right}, or start a new run from its weights: leave resume=true out."
             )
-        return settled(resumed_config(config, self.state["config"], given))
+        resumed = settled(resumed_config(config, self.state["config"], given))
+        if not resumed.train.trains:
+            resumed.train.check(resumed.numEnvs)  # raises
+        return resumed
 
     def check_fits(self, spec: PolicySpec, train: TrainConfig) -> None:
         """Raises UserError if task, algorithm, observation, action or control step of the weights differ."""
@@ -106,6 +110,11 @@ class Parent:
         if differs is not None:
             raise UserError(f"{self.file} does not fit: {differs}.")
         algorithm = algorithm_in(self.state.get("config"))
+        if algorithm in registry.names("algorithms") and not settings_class(algorithm).trains:
+            raise UserError(
+                f"{self.file}: another library trains this policy, so livegym cannot train it on. "
+                "Allowed: a checkpoint that livegym trained. Leave checkpoint out, or continue in that library."
+            )
         if algorithm != train.algorithm:
             raise UserError(
                 f"{self.file} was trained with train.algorithm={algorithm}, but this run uses {train.algorithm}. "

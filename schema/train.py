@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import typing
 from dataclasses import dataclass
+from typing import ClassVar
 
 from livegym.projects import registry
 from livegym.schema.keydoc import key
@@ -21,6 +22,8 @@ DEFAULT = "ppo"
 @dataclass
 class TrainConfig:
     """The keys that every algorithm has."""
+
+    trains: ClassVar[bool] = True  # False: other programs train such policies, and livegym only plays them
 
     algorithm: str = key(
         DEFAULT,

@@ -287,6 +287,13 @@ OPTIONAL = {
     "onnxruntime": ["deploy.onnx_file", "deploy.onnx_policy"],
 }
 """Libraries of an extra, and the modules that may import them, inside functions."""
+LEARNERS = {
+    "stable_baselines3": ["learners.sb3"],
+    "rsl_rl": ["learners.rsl_rl"],
+    "tensordict": ["learners.rsl_rl"],
+    "skrl": ["learners.skrl"],
+}
+"""Libraries of an extra, and the modules that nobody imports without them: they subclass the library's classes."""
 
 
 def test_an_optional_library_is_imported_only_where_it_is_used():
@@ -298,11 +305,19 @@ def test_an_optional_library_is_imported_only_where_it_is_used():
             assert library not in imports(ast.Module(outside, []))
 
 
+def test_another_learner_is_imported_only_by_its_adapter_which_no_module_imports():
+    for library, allowed in LEARNERS.items():
+        using = [path for path in MODULES if library in {n.partition(".")[0] for n in imports(tree_of(path))}]
+        assert [name_of(path) for path in using] == allowed
+    adapters = tuple(f"livegym.{name}" for names in LEARNERS.values() for name in names)
+    assert [name_of(path) for path in MODULES if set(adapters) & set(imports(tree_of(path)))] == []
+
+
 def test_every_library_that_is_imported_is_required():
     text = (ROOT / "setup.py").read_text().partition("install_requires=[")[2].partition("]")[0]
     required = set(re.findall(r'"([A-Za-z][\w-]*)', text))
     used = {name.partition(".")[0] for path in MODULES for name in imports(tree_of(path))}
-    foreign = used - {"livegym", "isaacgym", *OPTIONAL} - sys.stdlib_module_names
+    foreign = used - {"livegym", "isaacgym", *OPTIONAL, *LEARNERS} - sys.stdlib_module_names
     assert {name for name in foreign if INSTALLED_AS.get(name, name) not in required} == set()
 
 

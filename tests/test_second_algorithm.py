@@ -81,7 +81,10 @@ def test_without_a_word_the_algorithm_is_ppo(here):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train.algorithm=evolutoin"], r"evolutoin: unknown\. Allowed: evolution, ppo\. Did you mean evolution\?"),
+        (
+            ["train.algorithm=evolutoin"],
+            r"evolutoin: unknown\. Allowed: evolution, external, ppo\. Did you mean evolution\?",
+        ),
         (["train=evolution", "train.disturbence=1"], r"Did you mean train\.disturbance\?"),
         (["train=evolution", "train.gamma=0.9"], r"train\.gamma=0\.9: there is no such key.*\n.*steps, disturbance"),
         (["train=evolution", "train.steps=0"], r"train\.steps=0: too small"),
@@ -112,7 +115,7 @@ def test_a_yaml_with_a_key_of_another_algorithm(here, lab):
 def test_help_shows_the_names_and_each_ones_keys(here):
     plain = " ".join(help_text(arguments=[]).split())
     assert "train.algorithm=ppo" in plain
-    assert "(evolution, ppo)" in plain
+    assert "(evolution, external, ppo)" in plain
     assert "train.gamma=0.99" in plain
     other = help_text(arguments=["train.algorithm=evolution"])
     assert "train.disturbance=1.0" in other

@@ -16,7 +16,7 @@ OUT = Path(__file__).parent.parent / "docs" / "images" / "architecture.svg"
 
 PACKAGES = {
     "train": "one command line, one mode",
-    "learners": "Gymnasium's environments",
+    "learners": "Gymnasium, other learners",
     "viewers": "window, page, video",
     "serve": "network service, dashboard",
     "online": "gates, replay, trainer",
