@@ -25,10 +25,10 @@ from typing import Any, NoReturn
 
 from torch import Tensor
 
-from livegym.learners.actor import Actor, Described, configuration, describe, refused
-from livegym.learners.simulation import Simulation
 from livegym.cfg.overrides import typed_safely
 from livegym.cfg.typed import as_dict, to_yaml
+from livegym.learners.actor import Actor, Described, configuration, describe, refused
+from livegym.learners.simulation import Simulation
 from livegym.projects.commands import command
 from livegym.rl.curves import write_curves
 from livegym.rl.divergence import not_finite

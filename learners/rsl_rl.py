@@ -18,11 +18,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from livegym.cfg.typed import as_dict
 from livegym.learners.actor import Actor, Normaliser, refused
 from livegym.learners.missing import not_installed
 from livegym.learners.recorder import Recorder
 from livegym.learners.simulation import Simulation
-from livegym.cfg.typed import as_dict
 from livegym.tasks.base import Box
 from livegym.utils.errors import UserError
 

@@ -13,13 +13,13 @@ import torch
 import yaml
 from torch import nn
 
-from livegym.learners.actor import Actor, Normaliser, configuration, describe
-from livegym.learners.recorder import Recorder
-from livegym.learners.simulation import Simulation
 from livegym.cfg.compose import compose
 from livegym.cfg.saved import whole_config
 from livegym.cfg.typed import to_typed
 from livegym.cfg.validate import unused_keys, validate
+from livegym.learners.actor import Actor, Normaliser, configuration, describe
+from livegym.learners.recorder import Recorder
+from livegym.learners.simulation import Simulation
 from livegym.rl.activations import ACTIVATIONS
 from livegym.rl.algorithm import algorithm_of
 from livegym.rl.policy import Policy
