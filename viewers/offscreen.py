@@ -22,8 +22,8 @@ import numpy as np
 
 from livegym.sim.model import compiled
 from livegym.utils.errors import UserError, not_one_of
-from livegym.viewers.framing import Aim, bounds_of
 from livegym.utils.gl import make_context
+from livegym.viewers.framing import Aim, bounds_of
 from livegym.viewers.view import View, aim, follows_at_first, tracked_body
 
 SHADOW_MAP = 1024  # pixels along a side, at most; MuJoCo's default of 4096 takes most of the time of a picture

@@ -12,8 +12,8 @@ from livegym.play.world import World
 from livegym.tasks.env import Env
 from livegym.utils.attempt import attempt
 from livegym.utils.errors import UserError
-from livegym.viewers.browser.frames import LatestFrame
 from livegym.utils.gl import choose_backend
+from livegym.viewers.browser.frames import LatestFrame
 from livegym.viewers.look import drawn_xml
 from livegym.viewers.offscreen import Painter
 from livegym.web.mjpeg import Frames
