@@ -276,7 +276,11 @@ INSTALLED_AS = {
 """Import name -> the requirement that brings it, where that is another word."""
 
 
-OPTIONAL = {"wandb": ["cfg.validate", "rl.wandb_log"], "pyarrow": ["online.log_files"]}
+OPTIONAL = {
+    "wandb": ["cfg.validate", "rl.wandb_log"],
+    "pyarrow": ["online.log_files"],
+    "coacd": ["compat.core.decompose"],
+}
 """Libraries of an extra, and the modules that may import them, inside functions."""
 
 
