@@ -88,6 +88,7 @@ ELSEWHERE = {
     "pip install 'livegym[launchers]'": "extras of setup.py; CI installs them",
     "pip install 'livegym[wandb]'": "extras of setup.py; CI installs them",
     "pip install 'livegym[export]'": "extras of setup.py; CI installs them",
+    "pip install 'livegym[convex]'": "an extra of setup.py; test_compat_decompose.py uses it if it is installed",
     "python -m tools.tasks_page": "test_docs.py compares what it would write",
     "python -m tools.architecture_picture": "test_docs.py compares what it would write",
     "python -m tools.page_pictures page docs/images/page.png": "test_page_pictures.py draws a smaller one",
