@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -82,7 +83,7 @@ def _draw_visuals(robot: Robot, file: Path) -> None:
     """Add the visual shapes; collision shapes of links that have some are not shown any more."""
     tree = parse(file)
     palette = {m.get("name", ""): _rgba(m) for m in tree.findall("material")}
-    library = meshes.Meshes(robot.spec)
+    library = meshes.Meshes(robot.spec, AssetOptions())
     faults: list[str] = []
     for element in tree.findall("link"):
         name = element.get("name", "")
@@ -123,8 +124,11 @@ def _shape_of(visual: ET.Element, link: str, file: Path) -> urdf_file.Shape:
 
 
 def _draw(body: mujoco.MjsBody, shape: urdf_file.Shape, colour: tuple[float, ...], library: meshes.Meshes) -> None:
-    mesh = shape.kind == "mesh"
-    given = {"meshname": library.name_of(Path(shape.mesh), shape.scale)} if mesh else {"size": shape.size}
+    if shape.kind == "mesh":
+        (name,) = library.names_of(Path(shape.mesh), shape.scale)  # whole: the default options ask for no pieces
+        given: dict[str, Any] = {"meshname": name}
+    else:
+        given = {"size": shape.size}
     body.add_geom(
         type=urdf.GEOM[shape.kind], contype=0, conaffinity=0, mass=0.0, group=VISUAL_GROUP,
         pos=shape.pose.pos, quat=shape.pose.quat, rgba=colour, **given,

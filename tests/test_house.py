@@ -285,6 +285,7 @@ OPTIONAL = {
     "pyarrow": ["online.log_files"],
     "onnx": ["deploy.onnx_file"],
     "onnxruntime": ["deploy.onnx_file", "deploy.onnx_policy"],
+    "coacd": ["compat.core.decompose"],
 }
 """Libraries of an extra, and the modules that may import them, inside functions."""
 LEARNERS = {

@@ -97,6 +97,7 @@ ELSEWHERE = {
     "pip install 'livegym[rsl_rl]'": "extras of setup.py; CI installs them",
     "pip install 'livegym[skrl]'": "extras of setup.py; CI installs them",
     "python examples/train_sb3.py": "test_adapters_live.py runs it, with fewer steps",
+    "pip install 'livegym[convex]'": "an extra of setup.py; test_compat_decompose.py uses it if it is installed",
     "python -m tools.tasks_page": "test_docs.py compares what it would write",
     "python -m tools.architecture_picture": "test_docs.py compares what it would write",
     "python -m tools.page_pictures page docs/images/page.png": "test_page_pictures.py draws a smaller one",

@@ -18,8 +18,9 @@ import pytest
 import torch
 from disk_fixtures import tmpfs
 
+from livegym.utils import gl
 from livegym.utils.errors import UserError
-from livegym.viewers import clip, gl
+from livegym.viewers import clip
 from livegym.viewers.clip import Clip, exact_dt
 from livegym.viewers.offscreen import Painter, default_camera, tiles
 from livegym.viewers.video import QUEUE, VideoWriter, check_video

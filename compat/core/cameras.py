@@ -6,12 +6,13 @@
     env.cameras[handle].image(ImageType.IMAGE_DEPTH) # (48, 64) float32
 
 A camera looks along its x axis, with z up. A depth is minus the distance along the view direction, m, and minus
-infinity where nothing is. The number in a segmentation is that of the body, which is its actor's unless it was set; 0
-where nothing is. Each picture is drawn with the environment's own model, so sizes that differ are seen.
+infinity for the sky. The number in a segmentation is that of the body, which is its actor's unless it was set; 0 for
+the sky. Each picture is drawn with the environment's own model, so sizes that differ are seen.
 """
 
 from __future__ import annotations
 
+import atexit
 import copy
 import math
 import struct
@@ -143,7 +144,7 @@ class Cameras:
         self._ground = ground_segmentation
         self._size = (0, 0)
         self._contexts: dict[int, tuple[Any, mujoco.MjrContext]] = {}  # by the group's engine
-        weakref.finalize(self, _free, self._contexts)
+        weakref.finalize(self, _free, self._contexts).atexit = False
 
     def render(self, envs: list[Env]) -> None:
         """Draw all cameras of all environments. Raises UserError if there is no off-screen OpenGL here."""
@@ -174,6 +175,8 @@ class Cameras:
         key = id(env.group.engine)
         if key not in self._contexts:
             gl = make_context(self._size[1], self._size[0])
+            if not self._contexts:
+                atexit.register(_free, self._contexts)  # after MuJoCo's own, so it is called before it
             gl.make_current()
             model = env.group.engine.batch.get_model(env.row)
             model.vis.global_.offheight, model.vis.global_.offwidth = self._size
