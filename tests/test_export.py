@@ -356,10 +356,11 @@ def test_a_missing_extra_is_named(config, balance, monkeypatch):
 
 @pytest.mark.slow
 def test_a_full_disk_leaves_nothing(config, balance, tmp_path):
-    with tmpfs(tmp_path / "disk", "4k") as disk:
+    with tmpfs(tmp_path / "disk", "64k") as disk:
+        (disk / "other").write_bytes(bytes(65536))
         text = errors(config, f"checkpoint={balance}", f"exportFile={disk}/a.onnx")
         assert "cannot be written (No space left on device). Choose another place: exportFile=..." in text
-        assert list(disk.iterdir()) == []
+        assert [path.name for path in disk.iterdir()] == ["other"]
 
 
 def test_actuators_are_described_with_their_units(config):
