@@ -12,7 +12,7 @@ from setuptools.command.build_py import build_py
 HERE = Path(__file__).parent
 PACKAGES = (
     "utils", "projects", "schema", "rundir", "compare", "sim", "tasks", "compat", "cfg", "rl", "weights", "live",
-    "deploy", "play", "web", "online", "serve", "viewers",
+    "play", "deploy", "web", "online", "serve", "viewers", "learners",
 )  # fmt: skip
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "livegym" / "__init__.py").read_text())[1]
 
@@ -60,7 +60,7 @@ setup(
         "pyyaml",
         "torch>=2.7",
         "rl-games==1.6.5",
-        "gymnasium>=1.0",
+        "gymnasium>=1.1",  # which says by AutoresetMode when an environment begins again
         "tensorboard",
         "tensorboardX",
         "protobuf",  # the events of TensorBoard

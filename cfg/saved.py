@@ -251,13 +251,28 @@ def typed_parts(content: dict[str, Any], task_name: str) -> dict[str, Any]:
         "task": _checked(task, TaskConfig, schema, "task"),
         "train": _checked(content["train"], settings, schema, "train"),
     }
+    _refuse_missing(parts)
+    return parts
+
+
+def train_settings(saved: dict[str, Any]) -> TrainConfig:
+    """`train` of a saved configuration, for which the code of its task is not needed.
+
+    Raises UserError as `typed_parts` does.
+    """
+    settings = _settings_class(saved)
+    train = _checked(saved.get("train"), settings, Schema(train=settings), "train")
+    _refuse_missing({"train": train})
+    return train
+
+
+def _refuse_missing(parts: dict[str, Any]) -> None:
     missing = [path for part, value in parts.items() for path in _missing(value, part)]
     if missing:
         raise UserError(
             f"the run's configuration lacks {missing[0]}, which has no default. "
             f"Give it on the command line: {missing[0]}=..."
         )
-    return parts
 
 
 def _missing(value: Any, path: str) -> Iterator[str]:

@@ -1,1 +1,1 @@
-"""A policy leaves livegym: as a file that other programs run, described by names and units."""
+"""A policy leaves livegym: as a file, or as a function in a program of your own, even while it is trained."""

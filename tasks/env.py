@@ -159,6 +159,14 @@ class Env:
         shape = (n,) if isinstance(spec, Discrete) else (n, len(spec.nvec))
         return torch.zeros(shape, dtype=torch.int64, device=device)
 
+    def reseed(self, seed: int) -> None:
+        """Seed the generator: after equal seeds, `reset` and what follows are equal, at the same curriculum level."""
+        self.rng.manual_seed(seed)
+
+    def close(self) -> None:
+        """End the engine's threads."""
+        self.sim.close()
+
     def reset(self) -> dict[str, Tensor]:
         """Start a new episode in every environment; unfinished ones are dropped from the statistics."""
         everything = torch.arange(self.num_envs, device=self.sim.device)

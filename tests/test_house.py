@@ -27,12 +27,13 @@ LAYERS = [
     "rl",
     "weights",
     "live",
-    "deploy",
     "play",
+    "deploy",
     "web",
     "online",
     "serve",
     "viewers",
+    "learners",
     "train",
 ]
 """Lowest first. A module may import its own layer and lower ones; nothing imports upwards."""

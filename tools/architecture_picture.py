@@ -16,12 +16,13 @@ OUT = Path(__file__).parent.parent / "docs" / "images" / "architecture.svg"
 
 PACKAGES = {
     "train": "one command line, one mode",
+    "learners": "Gymnasium's environments",
     "viewers": "window, page, video",
     "serve": "network service, dashboard",
     "online": "gates, replay, trainer",
     "web": "one port, token, limits",
+    "deploy": "a policy for other programs",
     "play": "a test and its control loop",
-    "deploy": "a policy as a file",
     "live": "a policy that is swapped",
     "weights": "bus and files",
     "rl": "learners",

@@ -34,6 +34,7 @@ from livegym.tasks.stability import StabilityWatch, StateLog
 from livegym.tasks.stats import EpisodeStats, EpisodeSummary
 from livegym.tasks.terms import POLICY, TIME_LIMIT, UNSTABLE, ObservationLayout, RewardTerms
 from livegym.utils.errors import UserError
+from livegym.utils.seeding import seed_everything
 
 log = logging.getLogger(__name__)
 OBSERVATION = "observation"  # the only block of the policy's group
@@ -107,6 +108,10 @@ class ForeignEnv(Env):
         folder = getattr(recorder, "path", None)
         if folder is not None:
             self._loaded.keep_files(folder.parent / "foreign_files")
+
+    def reseed(self, seed: int) -> None:
+        """Seed the process's generators, from which foreign code draws. What it has drawn before, it keeps."""
+        seed_everything(seed)
 
     def reset(self) -> Groups:
         """Start a new episode in every environment; unfinished ones are dropped from the statistics."""
