@@ -27,8 +27,8 @@ from types import TracebackType
 from typing import Any
 
 from livegym.cfg.validate import check_device
-from livegym.deploy.policy import EnvIds, rows_named, spec_and_settings
-from livegym.deploy.rows import Rows
+from livegym.deploy.policy import spec_and_settings
+from livegym.deploy.rows import EnvIds, Rows, rows_named
 from livegym.live.swap import LivePolicy
 from livegym.live.transition import SwapRule
 from livegym.play.watch import Watcher

@@ -1,6 +1,6 @@
 """A trained policy as a function: observation in, action out.
 
-    policy = livegym.load_policy("runs/Ant_train_20260102_120008")   # or latest, best, a .pth, a .policy
+    policy = livegym.load_policy("runs/Ant_train_20260102_120008")   # or latest, best, a .pth, a .policy, an .onnx
     action = policy(obs)                       # (width,) -> (size,), or (n, width) -> (n, size); numpy or torch
     policy.spec                                # its task, observation blocks, action and control step
     policy.reset()                             # new episodes begin: a recurrent policy forgets
@@ -12,17 +12,15 @@ may come from anywhere, and nothing in it is run. It never changes; `livegym.fol
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Union
+from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from livegym.cfg.saved import train_settings
 from livegym.cfg.validate import check_device
-from livegym.deploy.rows import Rows
+from livegym.deploy.onnx_policy import SUFFIX, OnnxPolicy
+from livegym.deploy.rows import EnvIds, Rows, rows_named
 from livegym.live.transition import Chooser
 from livegym.rl.distribution import RecurrentState
 from livegym.rl.policy import Misfit, Policy
@@ -33,9 +31,6 @@ from livegym.utils.errors import UserError
 from livegym.weights.candidate import Candidate
 from livegym.weights.sources import candidate_of
 
-EnvIds = Union[Sequence[int], np.ndarray, Tensor, None]
-"""Numbers of environments, or a mask of all of them; None means all."""
-
 
 def load_policy(
     source: str | os.PathLike[str],
@@ -44,14 +39,21 @@ def load_policy(
     seed: int = 0,
     device: str = "cpu",
     runs_dir: str | os.PathLike[str] = "runs",
-) -> LoadedPolicy:
+) -> LoadedPolicy | OnnxPolicy:
     """Load the policy that `source` names, as `checkpoint=` does: latest, best, a run, part of its name, or a file.
+
+    An ONNX file that `config=export` wrote is loaded with onnxruntime, on the CPU.
 
     Its actions are the most likely ones; with `stochastic`, samples drawn by a generator of its own, seeded with
     `seed`. Raises UserError if there is no such policy, or if the file cannot be used.
     """
     check_device(device)
-    selection, state = read_selected(os.fspath(source), Path(runs_dir))
+    name = os.fspath(source)
+    if name.endswith(SUFFIX):
+        if device != "cpu":
+            raise UserError(f"device={device}: an ONNX file runs on the CPU. Allowed: cpu")
+        return OnnxPolicy(Path(name), stochastic, seed)
+    selection, state = read_selected(name, Path(runs_dir))
     candidate = candidate_of(selection.file, state, 0.0)
     spec, settings = spec_and_settings(candidate)
     policy = Policy(spec, settings, 1, device)
@@ -130,20 +132,3 @@ class LoadedPolicy:
 
     def __repr__(self) -> str:
         return f"LoadedPolicy({self.spec.task}, version {self.version}, {self.file})"
-
-
-def rows_named(env_ids: EnvIds, count: int) -> Tensor:
-    """Environments (n,) int64 that a caller names, of `count`: by numbers, or by a mask of all; None means all.
-
-    Raises UserError for a number that no environment has, and for a mask of another length.
-    """
-    if env_ids is None:
-        return torch.arange(count)
-    ids = torch.as_tensor(np.asarray(env_ids.cpu() if isinstance(env_ids, Tensor) else env_ids)).reshape(-1)
-    if ids.dtype == torch.bool:
-        if len(ids) != count:
-            raise UserError(f"the mask of environments has {len(ids)} values. Allowed: {count}, one each")
-        return ids.nonzero().squeeze(1)
-    if len(ids) and (ids.is_floating_point() or int(ids.min()) < 0 or int(ids.max()) >= count):
-        raise UserError(f"env_ids={ids.tolist()}: there is no such environment. Allowed: 0 to {count - 1}")
-    return ids.long()

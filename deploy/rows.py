@@ -8,6 +8,7 @@ The arrays that come back belong to the caller: they share memory with nothing e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Union
 
@@ -20,6 +21,9 @@ from livegym.utils.errors import UserError
 
 Array = Union[np.ndarray, Tensor]
 """The kinds of an observation; an action is of the same kind."""
+
+EnvIds = Union[Sequence[int], np.ndarray, Tensor, None]
+"""Numbers of environments, or a mask of all of them; None means all."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +56,12 @@ class Rows:
 
     def back(self, action: Tensor) -> Any:
         """Actions (n, ...) as the caller gave the observations; a Box action is clipped to [-1, 1], as in training."""
-        mine = action.clamp(-1.0, 1.0) if action.is_floating_point() else action
-        mine = mine[0] if self.single else mine
-        if self.device is None:
-            return mine.cpu().numpy()
-        return mine.to(self.device)
+        return self.as_given(action.clamp(-1.0, 1.0) if action.is_floating_point() else action)
+
+    def as_given(self, values: Tensor) -> Any:
+        """Values (n, ...) in the kind in which the caller gave the observations."""
+        mine = values[0] if self.single else values
+        return mine.cpu().numpy() if self.device is None else mine.to(self.device)
 
 
 def _single(obs: np.ndarray) -> np.ndarray:
@@ -96,3 +101,20 @@ def _not_finite(values: Tensor, spec: PolicySpec) -> str:
         f"the observation has {float(values[row, column])} in {names[column]}, environment {row}. Allowed: finite "
         "float32 numbers. Find where it comes from; a policy cannot act on it"
     )
+
+
+def rows_named(env_ids: EnvIds, count: int) -> Tensor:
+    """Environments (n,) int64 that a caller names, of `count`: by numbers, or by a mask of all; None means all.
+
+    Raises UserError for a number that no environment has, and for a mask of another length.
+    """
+    if env_ids is None:
+        return torch.arange(count)
+    ids = torch.as_tensor(np.asarray(env_ids.cpu() if isinstance(env_ids, Tensor) else env_ids)).reshape(-1)
+    if ids.dtype == torch.bool:
+        if len(ids) != count:
+            raise UserError(f"the mask of environments has {len(ids)} values. Allowed: {count}, one each")
+        return ids.nonzero().squeeze(1)
+    if len(ids) and (ids.is_floating_point() or int(ids.min()) < 0 or int(ids.max()) >= count):
+        raise UserError(f"env_ids={ids.tolist()}: there is no such environment. Allowed: 0 to {count - 1}")
+    return ids.long()

@@ -278,8 +278,11 @@ INSTALLED_AS = {
 """Import name -> the requirement that brings it, where that is another word."""
 
 
-OPTIONAL = {"wandb": ["cfg.validate", "rl.wandb_log"], "pyarrow": ["online.log_files"]} | {
-    library: ["deploy.onnx_file"] for library in ("onnx", "onnxruntime")
+OPTIONAL = {
+    "wandb": ["cfg.validate", "rl.wandb_log"],
+    "pyarrow": ["online.log_files"],
+    "onnx": ["deploy.onnx_file"],
+    "onnxruntime": ["deploy.onnx_file", "deploy.onnx_policy"],
 }
 """Libraries of an extra, and the modules that may import them, inside functions."""
 
