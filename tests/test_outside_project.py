@@ -107,7 +107,7 @@ def test_its_environments_and_policies_are_a_library_in_any_directory(installed)
     )
     done = environment.try_to_run(folder, "python", "-P", "-c", program)
     assert "Cartpole 2 (2,)\nTask 2 (2,)" in done.stdout
-    assert "UserError: checkpoint=latest: there is no directory" in done.stdout
+    assert "checkpoint=latest: there is no directory" in done.stdout
 
 
 def everything(environment: Environment, folder: Path, *named: str) -> None:
