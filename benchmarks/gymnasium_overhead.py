@@ -5,6 +5,7 @@ that other programs disturb both. The actions are drawn beforehand: numpy arrays
 
 - `steps/s`: control steps of all environments per second, of each side.
 - `overhead`: time of a step through Gymnasium / time of a step of the bare Env - 1, the median over the slices.
+- `CPU`: likewise, with the processor time of the process, which a busy machine changes less.
 
     python -m benchmarks.gymnasium_overhead --quick
 """
@@ -23,7 +24,7 @@ import torch
 import livegym
 from benchmarks.harness import arguments, begin, report, some
 
-HEAD = ["task", "environments", "bare steps/s", "Gymnasium steps/s", "overhead %"]
+HEAD = ["task", "environments", "bare steps/s", "Gymnasium steps/s", "overhead %", "CPU %"]
 
 
 class Plan(NamedTuple):
@@ -33,16 +34,23 @@ class Plan(NamedTuple):
     steps: int  # in a slice
 
 
-PLANS = {"full": Plan(40, 50), "quick": Plan(15, 20), "toy": Plan(2, 2)}
+PLANS = {"full": Plan(40, 50), "quick": Plan(20, 10), "toy": Plan(2, 2)}
 CASES = (("Cartpole", 64), ("Cartpole", 1024), ("Ant", 64), ("Ant", 512), ("BlindGrasping", 64))
 
 
-def slice_s(step: Callable[[Any], object], actions: Sequence[Any]) -> float:
-    """The time in s of these steps."""
-    start = time.perf_counter()
+class Spent(NamedTuple):
+    """The time of a slice, in s."""
+
+    wall: float
+    cpu: float
+
+
+def stepped(step: Callable[[Any], object], actions: Sequence[Any]) -> Spent:
+    """Make these steps."""
+    start, cpu = time.perf_counter(), time.process_time()
     for action in actions:
         step(action)
-    return time.perf_counter() - start
+    return Spent(time.perf_counter() - start, time.process_time() - cpu)
 
 
 def measured(task: str, num_envs: int, plan: Plan) -> dict[str, float]:
@@ -54,20 +62,21 @@ def measured(task: str, num_envs: int, plan: Plan) -> dict[str, float]:
     bare.reset()
     rng = np.random.default_rng(2)
     shape = (plan.steps, *envs.action_space.shape)
-    ratios, times = [], {"bare": 0.0, "gymnasium": 0.0}
+    spent: dict[str, list[Spent]] = {"bare": [], "gymnasium": []}
     for index in range(plan.slices + 1):
         actions = rng.uniform(-1, 1, shape).astype(np.float32)
-        tensors = list(torch.from_numpy(actions.copy()))
-        sides = [("bare", bare.step, tensors), ("gymnasium", envs.step, list(actions))]
-        spent = {name: slice_s(step, given) for name, step, given in sides[:: 1 if index % 2 else -1]}
-        if index:  # the first slice only warms up
-            ratios.append(spent["gymnasium"] / spent["bare"])
-            times = {name: times[name] + spent[name] for name in times}
+        sides = [("bare", bare.step, list(torch.from_numpy(actions.copy()))), ("gymnasium", envs.step, list(actions))]
+        for name, step, given in sides[:: 1 if index % 2 else -1]:
+            spent[name].append(stepped(step, given))
     envs.close()
     bare.close()
+    pairs = list(zip(spent["gymnasium"][1:], spent["bare"][1:], strict=True))  # the first slice only warms up
     steps = plan.slices * plan.steps * num_envs
-    rates = {f"{name}_steps_per_s": steps / seconds for name, seconds in times.items()}
-    return {**rates, "overhead_percent": 100 * (statistics.median(ratios) - 1)}
+    return {
+        **{f"{name}_steps_per_s": steps / sum(one.wall for one in ours[1:]) for name, ours in spent.items()},
+        "overhead_percent": 100 * (statistics.median(a.wall / b.wall for a, b in pairs) - 1),
+        "cpu_percent": 100 * (statistics.median(a.cpu / b.cpu for a, b in pairs) - 1),
+    }
 
 
 def main(given: Sequence[str] | None = None) -> None:
@@ -80,7 +89,8 @@ def main(given: Sequence[str] | None = None) -> None:
         figures = measured(task, num_envs, PLANS[options.effort])
         found[f"{task} {num_envs}"] = figures
         rates = [f"{figures[f'{side}_steps_per_s']:,.0f}" for side in ("bare", "gymnasium")]
-        table.append([task, str(num_envs), *rates, f"{figures['overhead_percent']:.1f}"])
+        costs = [f"{figures[f'{kind}_percent']:.1f}" for kind in ("overhead", "cpu")]
+        table.append([task, str(num_envs), *rates, *costs])
         print("  ".join(table[-1]), flush=True)
     report(options, table, found)
 

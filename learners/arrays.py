@@ -189,7 +189,7 @@ class ArrayEnv:
 
 def copied(value: Tensor) -> np.ndarray:
     """A copy as a numpy array."""
-    return np.array(value.detach().cpu().numpy())
+    return value.cpu().numpy().copy()
 
 
 def checked_seed(seed: Any) -> int | None:

@@ -19,8 +19,9 @@ from livegym.rundir.lock import RunLock
 from livegym.rundir.run import Run, bus_file, create_run, point_latest
 from livegym.tasks.base import Box
 from livegym.utils.errors import UserError
+from livegym.utils.search_path import child_environment
 from livegym.weights.publish import Publisher, VersionFacts
-from tests.patience import until
+from tests.patience import PATIENCE_S, until
 from tests.test_live import policy_of
 from tests.test_load_policy import RECURRENT, SPEC, TRAIN, save
 
@@ -247,6 +248,9 @@ def test_it_waits_for_a_first_checkpoint_if_it_may(run):
 def test_a_program_that_never_closes_its_policy_ends(run, tmp_path):
     save(run, 1)
     program = "import livegym, numpy; p = livegym.follow('latest'); print(p(numpy.zeros(3, 'float32')), p.version)"
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=child_environment(), capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip().endswith("1")

@@ -26,6 +26,7 @@ from livegym.projects import registry
 from livegym.schema import CurriculumConfig
 from livegym.tasks.base import Box, Discrete, MultiDiscrete
 from livegym.utils.errors import UserError
+from livegym.utils.search_path import child_environment
 from tests.dummy import Counting, CountingParams, counting_env
 from tests.isaac_toys import TOYS, needs_isaacgym
 
@@ -93,11 +94,13 @@ def test_importing_livegym_suffices_in_either_order_and_imports_no_library(order
         f"{order}; print('livegym/Ant-v0' in gymnasium.registry, 'torch' in __import__('sys').modules);"
         "import inspect; print(len(inspect.getsource(gymnasium)) > 100)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["True", "False", "True"]
-    alone = "import livegym, sys; print({'gymnasium', 'numpy', 'torch'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", alone], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
+    assert said_by(program).split() == ["True", "False", "True"]
+    assert said_by("import livegym, sys; print({'gymnasium', 'numpy', 'torch'} & set(sys.modules))") == "set()\n"
+
+
+def said_by(program: str) -> str:
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, env=child_environment(), capture_output=True, text=True, check=True).stdout
 
 
 def test_an_episode_ends_and_the_next_begins_in_the_same_step(counting):

@@ -96,6 +96,20 @@ def test_the_command_the_module_and_the_version_agree(installed):
     assert "From my_robot 0.1.0" in " ".join(by_command.split())
 
 
+def test_its_environments_and_policies_are_a_library_in_any_directory(installed):
+    environment, folder = installed
+    program = (
+        "import livegym, gymnasium\n"
+        "for name, options in (('Cartpole', {}), ('Task', {'task': 'MyRobot'})):\n"
+        "    envs = gymnasium.make_vec(f'livegym/{name}-v0', num_envs=2, **options)\n"
+        "    print(name, envs.reset(seed=1)[0].shape[0], envs.step(envs.action_space.sample())[1].shape)\n"
+        "livegym.load_policy('latest', runs_dir='nowhere')\n"
+    )
+    done = environment.try_to_run(folder, "python", "-P", "-c", program)
+    assert "Cartpole 2 (2,)\nTask 2 (2,)" in done.stdout
+    assert "checkpoint=latest: there is no directory" in done.stdout
+
+
 def everything(environment: Environment, folder: Path, *named: str) -> None:
     """Every mode with the task of an outside project, which `named` names if it is not installed."""
     task = ("task=MyRobot", *named)
