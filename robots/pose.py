@@ -2,9 +2,10 @@
 
 The first candidate has every joint at 0, or in the middle of its range if that does not contain 0. The others, drawn
 from a fixed seed, bend joints; those that are called the same except for their side (FL_knee, RR_knee) bend together.
-Each is put on the floor, and the best stances are tried: the motors hold the pose for some time. In a good stance, the
-centre of mass is above the middle of the feet, only the ends of limbs touch the floor, and the base is high. In a good
-trial, the robot stays upright and still, with torques far from its motors' limits.
+Each is put on the floor. The best stances, and as many others, are tried: the motors hold the pose for some time.
+
+In a good stance, the centre of mass is above the middle of the feet, only the ends of limbs touch the floor, and the
+base is high. In a good trial, the robot stays upright and still, with torques far from its motors' limits.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from livegym.utils.errors import UserError
 KEYFRAMES = ("stand", "standing", "home", "default", "init", "initial")
 """Names of keyframes, the most telling first; another name counts if there is only one keyframe."""
 CANDIDATES = 2000
-TRIALS = 25
+TRIALS = 30
 TOUCHING = 0.02  # m above the lowest point
 SETTLE_S = 2.0
 LARGEST_BEND = 1.2  # rad
@@ -130,7 +131,8 @@ def _stances(robot: Robot, model: mujoco.MjModel, start: np.ndarray) -> list[tup
     ends = _ends(model)
     worth = [_worth(robot, model, qpos, ends, highest) - 0.2 * _bend(robot, model, qpos, start) for qpos in poses]
     best = sorted(range(1, len(poses)), key=lambda i: -worth[i])[: TRIALS - 1]
-    return [(worth[i], poses[i]) for i in [0, *best]]
+    others = [i for i in range(1, len(poses)) if i not in best][:TRIALS]  # geometry knows nothing of balance
+    return [(worth[i], poses[i]) for i in [0, *best, *others]]
 
 
 def _ends(model: mujoco.MjModel) -> set[int]:
