@@ -13,6 +13,7 @@ import torch
 import yaml
 from torch import nn
 
+from examples import train_ppo
 from livegym.cfg.compose import compose
 from livegym.cfg.saved import whole_config
 from livegym.cfg.typed import to_typed
@@ -27,12 +28,13 @@ from livegym.rl.spec import PolicySpec, spec_of
 from livegym.rl.training import Parent
 from livegym.rundir.checkpoint import newest_usable
 from livegym.rundir.lock import lock_holder
-from livegym.rundir.run import read_latest
+from livegym.rundir.run import open_run, read_latest
 from livegym.schema.settled import settled
 from livegym.tasks.base import Box, Discrete, MultiDiscrete
 from livegym.utils.errors import UserError
 from livegym.weights.bus_reader import BusReader
 from livegym.weights.bus_source import bus_of
+from tests.processes import runs
 
 OBSERVATIONS = (("position", 3), ("velocity", 2))
 
@@ -200,6 +202,15 @@ def test_a_wrong_override_is_refused(override, message):
 
 
 # -- the run
+
+
+def test_the_example_in_one_file_trains_two_versions(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["train_ppo.py", "--envs", "4", "--iterations", "2"])
+    train_ppo.main()
+    (made,) = runs(tmp_path)
+    state = newest_usable(open_run(made)).state
+    assert (state["livegym"]["version"], state["frame"]) == (2, 2 * 4 * train_ppo.HORIZON)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ pytest.importorskip("rsl_rl", reason="needs the extra rsl_rl")
 
 from tensordict import TensorDict
 
-from examples.train_rsl_rl import SETTINGS
+from examples.train_rsl_rl import SETTINGS, main
 from livegym.learners.actor import configuration, describe
 from livegym.learners.rsl_rl import RecordingRunner, RslRlEnv, actor_of
 from livegym.rl.policy import Policy
@@ -120,3 +121,11 @@ def test_what_cannot_be_played_is_refused_before_anything_is_written(cartpole, h
 def test_discrete_actions_are_refused():
     with pytest.raises(UserError, match="rsl_rl has continuous actions only"):
         RslRlEnv("Territory", num_envs=2, seed=0)
+
+
+def test_the_example_trains_two_versions(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["train_rsl_rl.py", "--envs", "4", "--iterations", "2"])
+    main()
+    (made,) = runs(tmp_path)
+    assert newest_usable(open_run(made)).state["livegym"]["version"] == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import gymnasium
 import pytest
 import torch
@@ -10,8 +12,12 @@ pytest.importorskip("skrl", reason="needs the extra skrl")
 
 from skrl.resources.preprocessors.torch import RunningStandardScaler
 
+from examples.train_skrl import main
 from livegym.learners.skrl import SkrlEnv, normaliser_of
+from livegym.rundir.checkpoint import newest_usable
+from livegym.rundir.run import open_run
 from livegym.utils.errors import UserError
+from tests.processes import runs
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +63,11 @@ def test_its_scaler_is_a_normaliser():
     torch.testing.assert_close(seen, scaler(obs))
     with pytest.raises(UserError, match=r"the preprocessor Identity: .*Allowed: RunningStandardScaler"):
         normaliser_of(torch.nn.Identity())
+
+
+def test_the_example_trains_two_versions(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["train_skrl.py", "--envs", "4", "--iterations", "2"])
+    main()
+    (made,) = runs(tmp_path)
+    assert newest_usable(open_run(made)).state["livegym"]["version"] == 2
