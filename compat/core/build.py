@@ -29,6 +29,8 @@ OPTIONS = (
     "max_linear_velocity", "max_angular_velocity",
 )  # fmt: skip
 """Options of assets that the model of one environment holds for all."""
+SHARED = (int(mujoco.mjtGeom.mjGEOM_MESH), int(mujoco.mjtGeom.mjGEOM_HFIELD))
+"""Kinds of shapes that environments share."""
 FORCE_SENSOR = ("mjSENS_FRAMELINACC", "mjSENS_FRAMEANGACC", "mjSENS_FRAMEANGVEL")
 
 
@@ -85,13 +87,14 @@ def _check(envs: list[Env]) -> None:
     first = [actor.asset for actor in envs[0].actors]
     for env in envs[1:]:
         assets = [actor.asset for actor in env.actors]
-        if len(assets) == len(first) and all(map(_interchangeable, assets, first)):
+        if len(assets) == len(first) and all(map(_fits, assets, first)):
             _check_measurements(env, envs[0])
             continue
         raise UserError(
             f"Environment {env.index} has other assets ({', '.join(a.name for a in assets)}) than environment 0 "
             f"({', '.join(a.name for a in first)}). Environments of different make-up are not supported: "
-            "create the same actors in the same order in each."
+            "create the same actors in the same order in each. Only rigid assets of one shape may differ, in their "
+            "size: boxes, spheres, capsules, cylinders or ellipsoids around their centre of mass."
         )
 
 
@@ -130,6 +133,27 @@ def _interchangeable(a: AssetModel, b: AssetModel) -> bool:
     if not all(np.array_equal(getattr(a.model, field), getattr(b.model, field)) for field in fields):
         return False
     return all(getattr(a.options, name) == getattr(b.options, name) for name in OPTIONS)
+
+
+def _fits(a: AssetModel, b: AssetModel) -> bool:
+    return _interchangeable(a, b) or _of_other_size(a, b)
+
+
+def _of_other_size(a: AssetModel, b: AssetModel) -> bool:
+    """Whether two assets are one rigid body each with one shape of the same kind, whose centre is that of its mass."""
+    kinds = [_kind_of_shape(asset) for asset in (a, b)]
+    same = a.bodies == b.bodies and kinds[0] == kinds[1] is not None
+    return same and all(getattr(a.options, name) == getattr(b.options, name) for name in OPTIONS)
+
+
+def _kind_of_shape(asset: AssetModel) -> int | None:
+    model = asset.model
+    if len(asset.bodies) != 1 or asset.dofs or len(asset.shapes) != 1:
+        return None
+    (shape,) = asset.shapes
+    kind = int(model.geom_type[shape])
+    central = np.allclose(model.geom_pos[shape], model.body_ipos[1], rtol=0, atol=1e-6)
+    return None if kind in SHARED or not central else kind
 
 
 def _empty(sim: Scene) -> mujoco.MjSpec:

@@ -21,6 +21,7 @@ from livegym.compat.core import attractors, collision, drives, tendons
 from livegym.compat.core.asset_model import AssetModel, give_inertia
 from livegym.compat.core.build import shape_classes
 from livegym.compat.core.engine import Engine
+from livegym.compat.core.frames import rotation
 from livegym.compat.core.layout import ActorSlot, Layout
 from livegym.compat.core.record import KINDS, Actor, Env, Scene
 from livegym.compat.core.values import RigidBodyProperties
@@ -131,7 +132,11 @@ def _write_bodies(engine: Engine, slot: ActorSlot, actors: list[Actor]) -> None:
     ratio = np.trace(inertia, axis1=2, axis2=3) / trace  # (n, bodies)
     scaled = np.isclose(inertia, shared * ratio[..., None, None], rtol=1e-4, atol=1e-6 * trace[:, None, None])
     moments[envs, at] = model.body_inertia[at] * ratio[..., None]
+    turned = _inertia_in(model.body_iquat[at], inertia)
     for row, body in np.argwhere(~scaled.all((2, 3))):
+        if np.allclose(turned[row, body], np.diag(turned[row, body].diagonal()), rtol=0, atol=1e-6 * trace[body]):
+            moments[envs[row], at.start + body] = turned[row, body].diagonal()  # a longer box, with the same axes
+            continue
         values, axes = np.linalg.eigh(inertia[row, body])
         axes[:, 2] *= np.sign(np.linalg.det(axes))
         quat = np.zeros(4)
@@ -141,6 +146,12 @@ def _write_bodies(engine: Engine, slot: ActorSlot, actors: list[Actor]) -> None:
     if any(slot.damping):
         engine.expand("dof_damping")[envs, slot.qvel : slot.qvel + 6] = _damping(slot, mass[:, 0], inertia[:, 0])
     engine.set_const(envs)
+
+
+def _inertia_in(quat: np.ndarray, inertia: np.ndarray) -> np.ndarray:
+    """Inertias (n, bodies, 3, 3) of bodies in axes that are turned by wxyz quaternions (bodies, 4)."""
+    axes = np.array([rotation(one) for one in quat])
+    return np.einsum("bji,nbjk,bkl->nbil", axes, inertia, axes)
 
 
 def _damping(slot: ActorSlot, mass: np.ndarray, inertia: np.ndarray) -> np.ndarray:
@@ -263,11 +274,18 @@ def mark_different(sim: Scene) -> None:
                 sim.mark("shapes", actor)
             if _differ(actor.tendon_properties, first.tendon_properties):
                 sim.mark("tendons", actor)
-        if any(actor.body_properties is not None for actor in actors):
+        if any(actor.body_properties is not None or _weighs_other(actor, first) for actor in actors):
             for actor in actors:
                 sim.mark("bodies", actor)
     for env in sim.engine.drives.different():
         sim.mark("armature", sim.envs[env].actors[0])
+
+
+def _weighs_other(actor: Actor, first: Actor) -> bool:
+    """Whether an actor's asset has other masses or inertias than that of environment 0's actor."""
+    own, there = actor.asset.model, first.asset.model
+    same = np.array_equal(own.body_mass, there.body_mass) and np.array_equal(own.body_inertia, there.body_inertia)
+    return own is not there and not same
 
 
 def _differ(records: list, others: list) -> bool:

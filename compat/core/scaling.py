@@ -4,16 +4,16 @@
     write(sim)                           # the geometry, environment by environment, once there is an engine
 
 The model is shared, and so are its meshes: only boxes, spheres, capsules, cylinders and ellipsoids can differ between
-environments.
+environments. Assets of one such shape may also come in several sizes (`build.py` says which).
 """
 
 from __future__ import annotations
 
-import mujoco
 import numpy as np
 
 from livegym.compat.core import properties
 from livegym.compat.core.asset_model import give_inertia
+from livegym.compat.core.build import SHARED
 from livegym.compat.core.engine import Engine
 from livegym.compat.core.layout import ActorSlot
 from livegym.compat.core.record import Actor, Scene
@@ -21,7 +21,6 @@ from livegym.compat.core.values import Vec3
 from livegym.utils.errors import UserError
 
 LENGTHS = ("geom_size", "geom_pos", "geom_aabb", "geom_rbound")
-SHARED = (int(mujoco.mjtGeom.mjGEOM_MESH), int(mujoco.mjtGeom.mjGEOM_HFIELD))
 
 
 def scale(actor: Actor, factor: float) -> None:
@@ -54,11 +53,35 @@ def scale(actor: Actor, factor: float) -> None:
 
 
 def write(sim: Scene) -> None:
-    """Write the geometry of scaled actors into the batch."""
+    """Write the geometry of scaled actors, and of those with assets of other sizes, into the batch."""
     for handle, slot in enumerate(sim.engine.layout.actors):
-        factors = np.array([env.actors[handle].scale for env in sim.envs])
+        actors = [env.actors[handle] for env in sim.envs]
+        factors = np.array([actor.scale for actor in actors])
+        if _sizes_differ(actors):
+            _resize(sim.engine, slot, actors)
         if (factors != 1.0).any():
             _write(sim.engine, slot, factors)
+
+
+def _sizes_differ(actors: list[Actor]) -> bool:
+    models = {id(actor.asset.model): actor.asset.model for actor in actors}
+    return any(not np.array_equal(a.geom_size, actors[0].asset.model.geom_size) for a in models.values())
+
+
+def _resize(engine: Engine, slot: ActorSlot, actors: list[Actor]) -> None:
+    """Give one-shape actors the geometry of their own assets.
+
+    Their bounding volume has the shape's radius along all axes, because those of the inertia may be others.
+    """
+    model = engine.model
+    (geom,), body = slot.geoms, slot.bodies.start
+    for field in (*LENGTHS, "geom_quat"):
+        engine.expand(field)[:, geom] = [getattr(actor.asset.model, field)[actor.asset.shapes[0]] for actor in actors]
+    radius = engine.expand("geom_rbound")[:, geom]
+    first = int(model.body_bvhadr[body])
+    volumes = engine.expand("bvh_aabb")[:, first : first + int(model.body_bvhnum[body])]
+    volumes[..., :3] = 0.0
+    volumes[..., 3:] = radius[:, None, None]
 
 
 def _write(engine: Engine, slot: ActorSlot, factors: np.ndarray) -> None:
@@ -69,5 +92,5 @@ def _write(engine: Engine, slot: ActorSlot, factors: np.ndarray) -> None:
     rows = {**dict.fromkeys(LENGTHS, geoms), "body_pos": bodies[1:], "bvh_aabb": volumes}
     for field, at in rows.items():
         if len(at):
-            own = getattr(model, field)[at]
-            engine.expand(field)[:, at] = own * factors.reshape(-1, *(1,) * own.ndim)
+            own = engine.per_env(field)[:, at]  # as it is, of assets of other sizes
+            engine.expand(field)[:, at] = own * factors.reshape(-1, *(1,) * (own.ndim - 1))
