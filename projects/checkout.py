@@ -210,7 +210,9 @@ class Checkout(Project):
         initial = self.folder / "tasks" / "__init__.py"
         tree = ast.parse(text_of(initial)) if initial.is_file() else ast.Module([], [])
         attribute = _table(tree).get(name, name)
-        module = _imported(tree, package).get(attribute)
+        module = imported(tree, package).get(attribute)
+        if function_of(tree, attribute) is not None:
+            return Code(package, attribute, initial)
         if module is not None and (file := self._file(module)) is not None:
             return Code(self._module(file), attribute, file)
         for file in sorted((self.folder / "tasks").rglob("*.py")):
@@ -237,13 +239,13 @@ class Checkout(Project):
         package = f"{self.package}.envs"
         initial = self.folder / "envs" / "__init__.py"
         tree = ast.parse(text_of(initial))
-        imported = _imported(tree, package)
+        modules = imported(tree, package)
         found = {}
         for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
             if ast.unparse(call.func).endswith("task_registry.register") and len(call.args) >= 2:
                 name, cls = call.args[:2]
                 if isinstance(name, ast.Constant):
-                    module = imported.get(ast.unparse(cls), package)
+                    module = modules.get(ast.unparse(cls), package)
                     found[str(name.value)] = Code(module, ast.unparse(cls), self._file(module) or initial)
         return found
 
@@ -251,6 +253,11 @@ class Checkout(Project):
 def extended(defaults: Sequence[object]) -> list[str]:
     """The names of yaml files in the same folder that a Hydra defaults list extends."""
     return [name for name in defaults if isinstance(name, str) and name != "_self_" and not name.startswith("/")]
+
+
+def function_of(tree: ast.Module, name: str) -> ast.FunctionDef | None:
+    """The function of that name that a module defines; None if it defines none."""
+    return next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name), None)
 
 
 def _table(tree: ast.Module) -> dict[str, str]:
@@ -264,7 +271,7 @@ def _table(tree: ast.Module) -> dict[str, str]:
     }
 
 
-def _imported(tree: ast.Module, package: str) -> dict[str, str]:
+def imported(tree: ast.Module, package: str) -> dict[str, str]:
     """Imported name -> importable module, of the `from` imports of a package's __init__."""
     found = {}
     for node in tree.body:

@@ -25,7 +25,12 @@ PLACES = re.compile(r' (?:mesh|texture|asset)dir="[^"]*"|(?<=")/[^"]*?/\./')
 
 def model_digest(sim: Simulator) -> str:
     """SHA-256 of the model, independent of the folders of its files."""
-    return hashlib.sha256(PLACES.sub("", sim.model_xml()).encode()).hexdigest()
+    return digest_of(sim.model_xml())
+
+
+def digest_of(model_xml: str) -> str:
+    """SHA-256 of a model as MJCF, independent of the folders of its files."""
+    return hashlib.sha256(PLACES.sub("", model_xml).encode()).hexdigest()
 
 
 def rows_of(buffers: Mapping[str, Tensor], env_ids: Tensor) -> dict[str, Tensor]:

@@ -64,6 +64,15 @@ def test_a_fixed_base_is_drawn_where_its_actor_stands(tmp_path):
     np.testing.assert_allclose(data.xpos[1:], sim.engine.kinematics("xpos")[0, 1:])
 
 
+def test_where_a_fixed_base_stands_is_a_state_and_not_another_model(tmp_path):
+    """States of an earlier release, whose models had the base at the origin, were refused as another model's."""
+    robot = scenes.asset(tmp_path, scenes.SLIDER.format(mass=1.0), fix_base_link=True)
+    here, there = (scenes.scene(robot, 1, at=scenes.pose(x)).engine for x in (0.0, 0.3))
+    assert here.model_xml() != there.model_xml()
+    assert here.model_xml_at_origin() == there.model_xml_at_origin() == here.model_xml()
+    assert 'pos="0.3' in there.model_xml()  # the engine's own is as it was
+
+
 def definition(model):
     """Inverse weights of DOFs that are alone in their joint, and of bodies: the mean diagonal of J M^-1 J^T."""
     data, mass, jacobian = mujoco.MjData(model), np.zeros((model.nv, model.nv)), np.zeros((2, 3, model.nv))

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from livegym.compat.core import properties, scaling
-from livegym.compat.core.asset import box, capsule, sphere
+from livegym.compat.core.asset import AssetModel, box, capsule, load_asset, sphere
 from livegym.compat.core.scene import Sim
-from livegym.compat.core.values import AssetOptions, PlaneParams, Vec3
+from livegym.compat.core.values import AssetOptions, PlaneParams, Quat, Vec3
 from livegym.utils.errors import UserError
 from tests import compat_scenes as scenes
 
@@ -67,3 +67,57 @@ def test_what_environments_share_is_not_scaled(tmp_path):
     sim.compile()
     with pytest.raises(UserError, match=r"set_actor_scale\(3\) of thing after prepare_sim"):
         scaling.scale(sim.envs[0].actors[0], 3.0)
+
+
+BLOCK = """<robot name="block"><link name="block">
+  <collision><geometry><box size="{x} {y} {z}"/></geometry></collision>
+  <inertial><density value="400"/></inertial></link></robot>"""
+SIZES = ((0.1, 0.1, 0.1), (0.2, 0.1, 0.06), (0.1, 0.3, 0.04))
+
+
+def block(folder, size) -> AssetModel:
+    """A box of a file of its own, (x, y, z) m."""
+    file = folder / f"block_{size[0]}_{size[1]}_{size[2]}.urdf"
+    file.write_text(BLOCK.format(x=size[0], y=size[1], z=size[2]))
+    return load_asset(str(folder), file.name, AssetOptions())
+
+
+def fallen(assets, seconds: float = 1.5) -> Sim:
+    """Each asset in an environment of its own falls on a plate of several shapes, turned a little."""
+    plate = box(1.0, 1.0, 0.1, fixed())
+    sim = Sim(scenes.params())
+    for asset in assets:
+        env = sim.add_env(Vec3(), Vec3(), 1)
+        env.add(plate, scenes.pose(z=0.05), "plate", 0, 0)
+        at = scenes.pose(z=0.3)
+        at.r = Quat.from_euler_zyx(0.3, 0.2, 0.1)
+        env.add(asset, at, "block", 0, 0)
+    for _ in range(round(seconds / 0.01)):
+        sim.simulate()
+    return sim
+
+
+def fixed() -> AssetOptions:
+    options = AssetOptions()
+    options.fix_base_link = True
+    return options
+
+
+def test_assets_of_one_box_may_have_other_sizes_in_each_environment(tmp_path):
+    """AllegroKuka draws its cuboids so. Each moves as it does in a simulation of its own."""
+    assets = [block(tmp_path, size) for size in SIZES]
+    sim = fallen(assets, 0.4)
+    masses = sim.engine.mass(2)
+    np.testing.assert_allclose(masses, [400.0 * np.prod(size) for size in SIZES], rtol=1e-6)
+    for number, asset in enumerate(assets):
+        alone = fallen([asset], 0.4).engine
+        np.testing.assert_allclose(sim.engine.qpos[number], alone.qpos[0], atol=1e-6)
+        np.testing.assert_allclose(sim.engine.qvel[number], alone.qvel[0], atol=1e-4)
+    assert abs(sim.engine.qvel).max() > 0.1  # it was in motion, so inertias counted
+
+
+def test_assets_of_other_kinds_or_of_several_shapes_may_not_differ(tmp_path):
+    first = block(tmp_path, SIZES[0])
+    for other in (sphere(0.1), scenes.asset(tmp_path, scenes.WALKER)):
+        with pytest.raises(UserError, match="Only rigid assets of one shape may differ, in their size: boxes"):
+            fallen([first, other], 0.01)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 
 import pytest
@@ -12,7 +13,7 @@ from livegym.projects import record, registry
 from livegym.projects.checkout import Checkout, checkout_in, spelt_out
 from livegym.tasks import TASKS
 from livegym.utils.errors import UserError
-from tests.isaac_toys import GRIPPERS, TOYS, copied, project, toys  # noqa: F401 - a fixture
+from tests.isaac_toys import GRIPPERS, TOYS, copied, fresh_modules, made, project, toys  # noqa: F401 - a fixture
 
 LEGGED = """
 from .robot.robot import Robot
@@ -141,6 +142,36 @@ def test_a_task_that_no_module_defines_says_where_it_was_searched(tmp_path):
     found = checkout_in(str(folder), "projectDir")
     with pytest.raises(UserError, match=r"no module in .*tasks has a class Jump"):
         found.code("Jump")
+
+
+CHOOSES = """
+
+def choose(cfg, *args, **kwargs):
+    kinds = dict(swing=Swing, crawl=Crawler)
+    return kinds[cfg["env"]["subtask"]](cfg, *args, **kwargs)
+
+
+MORE = {"Choice": choose}
+"""
+
+
+def test_a_function_may_choose_the_class_by_the_configuration(tmp_path, caplog):
+    """As AllegroKuka's. The rest of its file does not run: it imports a library that is not there."""
+    folder = copied(tmp_path)
+    initial = folder / "toys" / "tasks" / "__init__.py"
+    initial.write_text(initial.read_text() + CHOOSES)
+    yaml = folder / "toys" / "cfg" / "task" / "Swing.yaml"
+    text = yaml.read_text().replace("name: Swing", "name: Choice").replace("env:\n", "env:\n  subtask: swing\n", 1)
+    (yaml.parent / "Choice.yaml").write_text(text)
+    caplog.set_level(logging.INFO)
+    with fresh_modules("toys"), project(folder):
+        env = made(task="toys:Choice", num_envs=2)
+        assert type(env._loaded.env).__name__ == "Swing"
+        digest = hashlib.sha256(initial.read_bytes()).hexdigest()
+        assert f"running foreign code: {initial}, SHA-256 {digest}" in caplog.text
+        assert record.record("toys-Choice")["files"]["toys/tasks/__init__.py"] == digest
+        with pytest.raises(UserError, match="KeyError: 'fly'"):
+            made("task.params.env.subtask=fly", task="toys:Choice", num_envs=2)
 
 
 def test_a_changed_file_is_a_warning_that_names_both_hashes(tmp_path, caplog):

@@ -112,6 +112,14 @@ class Engine:
         """Return the shared model as MJCF, for viewers: shapes and poses, not the properties set later."""
         return self.spec.to_xml()
 
+    def model_xml_at_origin(self) -> str:
+        """The same with every fixed base at the origin: where environment 0's stand is a part of the state."""
+        spec = self.spec.copy()
+        for body in spec.bodies:
+            if body.mocap:
+                body.pos, body.quat = [0.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]
+        return str(spec.to_xml())
+
     # stepping
 
     def step(self) -> None:

@@ -29,8 +29,7 @@ class Mat33(Parts):
 
     def to_matrix(self) -> np.ndarray:
         """The numbers as an array (3, 3), float64."""
-        x, y, z = self.x, self.y, self.z
-        return np.array(((x.x, x.y, x.z), (y.x, y.y, y.z), (z.x, z.y, z.z)))
+        return np.array([(row.x, row.y, row.z) for row in (self.x, self.y, self.z)])
 
 
 class Mat44(Parts):

@@ -64,7 +64,7 @@ class _Announcer(MetaPathFinder):
             spec.loader = _Loader(name, spec.origin, file)
         elif spec.has_location:
             read = self._file(getattr(spec.loader, "archive", spec.origin)) or file  # a zip file, or a compiled module
-            _announce(read, read.read_bytes())
+            announce(read, read.read_bytes())
         return spec
 
     def _may_have(self, top: str, path: Sequence[str] | None) -> bool:
@@ -103,12 +103,13 @@ class _Loader(SourceFileLoader):
         """The code of the file as it is now."""
         origin = self.get_filename(fullname)
         content = self.get_data(origin)
-        _announce(self._file, content)
+        announce(self._file, content)
         code: CodeType = self.source_to_code(content, origin)
         return code
 
 
-def _announce(file: Path, content: bytes) -> None:
+def announce(file: Path, content: bytes) -> None:
+    """Say that a file is about to run, with its SHA-256, once."""
     digest, news = executed.note(file, content)
     if news:
         log_before_setup()

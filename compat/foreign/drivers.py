@@ -187,6 +187,9 @@ class FactoryDriver(Driver):
 
     def __init__(self, loaded: Loaded) -> None:
         super().__init__(loaded)
+        task = self.env.cfg.get("task", {}) if isinstance(getattr(self.env, "cfg", None), dict) else {}
+        weights = task.get("reward_weights", {})
+        self._weighted = [str(name) for name, weight in weights.items() if weight]  # some come in a later stage only
         with torch.no_grad():
             self.obs = self._groups(self.env.reset())  # its first step needs what a reset prepares
 
@@ -200,6 +203,8 @@ class FactoryDriver(Driver):
             for name, value in extras.get("reward_components", {}).items()
             if name.endswith(self.WEIGHTED)
         }
+        none = torch.zeros_like(reward, dtype=torch.float32)
+        parts = {name: parts.get(name, none) for name in dict.fromkeys([*parts, *self._weighted])}
         return Outcome(
             groups,
             groups,

@@ -13,6 +13,7 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 import torch
@@ -30,6 +31,7 @@ from livegym.sim.base import Simulator, Snapshot
 from livegym.tasks.base import Task
 from livegym.tasks.curriculum import Curriculum
 from livegym.tasks.env import Env, Step
+from livegym.tasks.env_state import digest_of
 from livegym.tasks.stability import StabilityWatch, StateLog
 from livegym.tasks.stats import EpisodeStats, EpisodeSummary
 from livegym.tasks.terms import POLICY, TIME_LIMIT, UNSTABLE, ObservationLayout, RewardTerms
@@ -99,6 +101,11 @@ class ForeignEnv(Env):
     def reason_names(self) -> tuple[str, ...]:
         """The reasons that can end an episode; FinishedEpisodes.reasons are indices into them."""
         return (*REASONS, SUCCESS) if self._succeeds else REASONS
+
+    @cached_property
+    def model_digest(self) -> str:
+        """The digest of the model, wherever its fixed bases stand: a task may draw that, and releases drew it."""
+        return digest_of(self._sim.engine.model_xml_at_origin())
 
     def watch(self, recorder: StateLog) -> None:
         """Let a recorder follow every step; files that the constructor wrote move beside its folder."""

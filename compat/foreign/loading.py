@@ -10,6 +10,7 @@ folder of its own, because some tasks write files to the current directory; `kee
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib
 import inspect
@@ -28,8 +29,8 @@ import torch
 
 from livegym.compat.finders import install
 from livegym.compat.foreign import composed, configs, settings
-from livegym.compat.foreign.announced import announce_below
-from livegym.projects.checkout import Checkout, Code
+from livegym.compat.foreign.announced import announce, announce_below
+from livegym.projects.checkout import Checkout, Code, function_of, imported
 from livegym.utils.errors import UserError
 from livegym.utils.seeding import seed_everything
 
@@ -71,11 +72,11 @@ def load_yaml(
     number = {"numEnvs": num_envs}
     config = configs.yaml_config(checkout, name, {**changes, "env": {**changes.get("env", {}), **number}})
     config.setdefault("seed", seed)
-    config["rl_device"] = "cpu"  # VecTask of the time when constructors did not take it reads it here
+    config["rl_device"] = "cpu"  # VecTask of the time when constructors did not take it reads it here; DeXtreme, too
     given = {
         "cfg": config,
         "rl_device": "cpu",
-        "sim_device": "cpu",
+        "sim_device": "cpu:0",  # AllegroKuka takes the number
         "graphics_device_id": -1,
         "headless": True,
         "virtual_screen_capture": False,
@@ -166,9 +167,12 @@ def _class_of(checkout: Checkout, code: Code, name: str) -> Any:
     """Import the module of a task, and return its class."""
     _importable(checkout.root)
     _let_neighbours_be_found(checkout)
-    parts = code.module.split(".")
+    chosen = code.file.name == "__init__.py"  # by a function in it
+    parts = [*code.module.split("."), *([""] if chosen else [])]
     for depth in range(1, min(len(parts), 3)):  # the package and its `tasks`; those below are small
         _bare_package(".".join(parts[:depth]), checkout.root.joinpath(*parts[:depth]))
+    if chosen:
+        return _function_of(code)
     found = getattr(importlib.import_module(code.module), code.attribute)
     if not isinstance(found, type):
         raise UserError(
@@ -189,6 +193,23 @@ def _let_neighbours_be_found(checkout: Checkout) -> None:
             _bare_package(name, place)
         else:
             _is_imported(name, place)
+
+
+def _function_of(code: Code) -> Any:
+    """A function of a package's `__init__` that chooses a class by the configuration, without the rest of that file.
+
+    It sees what the file imports of its own package under the names that it uses, and nothing else.
+    """
+    content = code.file.read_bytes()
+    tree = ast.parse(content)
+    definition = function_of(tree, code.attribute)
+    assert definition is not None, code  # `Checkout.code` has found it there
+    announce(code.file, content)
+    used = {node.id for node in ast.walk(definition) if isinstance(node, ast.Name)}
+    modules = {name: module for name, module in imported(tree, code.module).items() if name in used}
+    names = {name: getattr(importlib.import_module(module), name) for name, module in modules.items()}
+    exec(compile(ast.Module([definition], []), code.file, "exec"), names)
+    return names[code.attribute]
 
 
 def _bare_package(name: str, folder: Path) -> None:
