@@ -2,7 +2,7 @@
 
 The first candidate has every joint at 0, or in the middle of its range if that does not contain 0. The others, drawn
 from a fixed seed, bend joints; those that are called the same except for their side (FL_knee, RR_knee) bend together.
-Each is put on the floor. The best stances, and as many others, are tried: the motors hold the pose for some time.
+Each is put on the floor. The best stances, and twice as many others, are tried: the motors hold the pose for some time.
 
 In a good stance, the centre of mass is above the middle of the feet, only the ends of limbs touch the floor, and the
 base is high. In a good trial, the robot stays upright and still, with torques far from its motors' limits.
@@ -124,7 +124,7 @@ def _score(trial: Trial) -> float:
 
 
 def _stances(robot: Robot, model: mujoco.MjModel, start: np.ndarray) -> list[tuple[float, np.ndarray]]:
-    """The best poses, and as many others, each with its worth by its geometry alone."""
+    """The best poses, and twice as many others, each with its worth by its geometry alone."""
     rng = np.random.default_rng(0)
     groups = _groups(robot, model)
     poses = [start, *(on_floor(robot, model, _bent(model, start, groups, rng)) for _ in range(CANDIDATES - 1))]
@@ -136,7 +136,7 @@ def _stances(robot: Robot, model: mujoco.MjModel, start: np.ndarray) -> list[tup
         if (found := _worth(robot, model, qpos, ends, highest)) is not None
     }
     best = sorted(worth, key=lambda i: -worth[i])[:TRIALS]
-    others = [i for i in worth if i not in best][:TRIALS]  # geometry knows nothing of balance
+    others = [i for i in worth if i not in best][: 2 * TRIALS]  # geometry knows nothing of balance
     return [(worth[i], poses[i]) for i in [*best, *others]]
 
 
@@ -147,7 +147,7 @@ def _ends(model: mujoco.MjModel) -> set[int]:
 
 
 def _worth(robot: Robot, model: mujoco.MjModel, qpos: np.ndarray, ends: set[int], highest: float) -> float | None:
-    """How good a stance is by its geometry, about 1 for the best; None if more than the ends of limbs touch the floor."""
+    """How good a stance is by its geometry, about 1 for the best; None if other parts touch the floor."""
     data = mujoco.MjData(model)
     data.qpos[:] = qpos
     mujoco.mj_kinematics(model, data)
