@@ -2,7 +2,7 @@
 
 The first candidate has every joint at 0, or in the middle of its range if that does not contain 0. The others, drawn
 from a fixed seed, bend joints; those that are called the same except for their side (FL_knee, RR_knee) bend together.
-Each is put on the floor. The best stances, and as many others, are tried: the motors hold the pose for some time.
+Each is put on the floor. The best stances, and twice as many others, are tried: the motors hold the pose for some time.
 
 In a good stance, the centre of mass is above the middle of the feet, only the ends of limbs touch the floor, and the
 base is high. In a good trial, the robot stays upright and still, with torques far from its motors' limits.
@@ -105,6 +105,7 @@ def find(robot: Robot, model: mujoco.MjModel) -> Pose:
     for worth, qpos in _stances(robot, model, start):
         trial = attempt(robot, model, qpos)
         tried.append((_score(trial) + worth, qpos, trial))
+    tried = tried or [(0.0, start, attempt(robot, model, start))]
     _, best, best_trial = max(tried, key=lambda entry: entry[0])
     free = "default"
     while free in [model.key(i).name for i in range(model.nkey)]:
@@ -123,16 +124,20 @@ def _score(trial: Trial) -> float:
 
 
 def _stances(robot: Robot, model: mujoco.MjModel, start: np.ndarray) -> list[tuple[float, np.ndarray]]:
-    """The first pose and the best of the others, each with its worth by its geometry alone."""
+    """The best poses, and twice as many others, each with its worth by its geometry alone."""
     rng = np.random.default_rng(0)
     groups = _groups(robot, model)
     poses = [start, *(on_floor(robot, model, _bent(model, start, groups, rng)) for _ in range(CANDIDATES - 1))]
     highest = max(float(qpos[_base_z(robot, model)]) for qpos in poses)
     ends = _ends(model)
-    worth = [_worth(robot, model, qpos, ends, highest) - 0.2 * _bend(robot, model, qpos, start) for qpos in poses]
-    best = sorted(range(1, len(poses)), key=lambda i: -worth[i])[: TRIALS - 1]
-    others = [i for i in range(1, len(poses)) if i not in best][:TRIALS]  # geometry knows nothing of balance
-    return [(worth[i], poses[i]) for i in [0, *best, *others]]
+    worth = {
+        i: found - 0.2 * _bend(robot, model, qpos, start)
+        for i, qpos in enumerate(poses)
+        if (found := _worth(robot, model, qpos, ends, highest)) is not None
+    }
+    best = sorted(worth, key=lambda i: -worth[i])[:TRIALS]
+    others = [i for i in worth if i not in best][: 2 * TRIALS]  # geometry knows nothing of balance
+    return [(worth[i], poses[i]) for i in [*best, *others]]
 
 
 def _ends(model: mujoco.MjModel) -> set[int]:
@@ -141,19 +146,21 @@ def _ends(model: mujoco.MjModel) -> set[int]:
     return {int(b) for b in set(model.body_weldid.tolist()) - above if b}
 
 
-def _worth(robot: Robot, model: mujoco.MjModel, qpos: np.ndarray, ends: set[int], highest: float) -> float:
-    """How good a stance is by its geometry; about 1 for the best ones."""
+def _worth(robot: Robot, model: mujoco.MjModel, qpos: np.ndarray, ends: set[int], highest: float) -> float | None:
+    """How good a stance is by its geometry, about 1 for the best; None if other parts touch the floor."""
     data = mujoco.MjData(model)
     data.qpos[:] = qpos
     mujoco.mj_kinematics(model, data)
     mujoco.mj_comPos(model, data)
     touching = [(geom, low) for geom, low in _lowest_points(model, data) if low < TOUCHING]
     bodies = {int(model.body_weldid[model.geom_bodyid[geom]]) for geom, _ in touching}
+    if bodies - ends:
+        return None
     middle = np.mean([data.geom_xpos[geom, :2] for geom, _ in touching], axis=0)
     height = max(float(qpos[_base_z(robot, model)]), 1e-6)
     lean = float(np.linalg.norm(data.subtree_com[model.body(robot.base).id, :2] - middle)) / height
     feet = len(bodies & ends) / max(1, len(ends))
-    return height / highest + 0.5 * feet - 2.0 * lean - 1.0 * bool(bodies - ends)
+    return height / highest + 0.5 * feet - 2.0 * lean
 
 
 def _bend(robot: Robot, model: mujoco.MjModel, qpos: np.ndarray, start: np.ndarray) -> float:
