@@ -123,7 +123,7 @@ def _algorithm(arguments: Sequence[str]) -> str:
 
 
 def _keys_of(algorithm: str) -> str:
-    others = "" if len(registry.names("algorithms")) == 1 else " (of another: --help train.algorithm=<name>)"
+    others = "" if len(registry.names("algorithms")) == 1 else " (others: --help train.algorithm=<name>)"
     return f"train.* of {algorithm}{others}"
 
 

@@ -306,6 +306,8 @@ def test_nothing_is_written_for_an_architecture_that_is_refused(simulation, tmp_
     [("sb3", "stable_baselines3", "sb3"), ("rsl_rl", "rsl_rl", "rsl_rl"), ("skrl", "skrl", "skrl")],
 )
 def test_a_library_that_is_missing_is_named_with_its_extra(monkeypatch, adapter, library, extra):
+    for name in [name for name in sys.modules if name.startswith(f"{library}.")]:
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, library, None)
     monkeypatch.delitem(sys.modules, f"livegym.learners.{adapter}", raising=False)
     with pytest.raises(ModuleNotFoundError, match=rf"is not installed.*pip install 'livegym\[{extra}\]'"):

@@ -28,16 +28,16 @@ DEPENDENCIES = ("numpy", "websockets")
 
 
 @pytest.mark.parametrize(
-    "path", [*sorted(PACKAGE.rglob("*.py")), *sorted((ROOT / "examples").glob("*.py"))], ids=lambda p: p.name
+    "path", [*sorted(PACKAGE.rglob("*.py")), *sorted((ROOT / "examples").glob("*_client.py"))], ids=lambda p: p.name
 )
 def test_it_imports_nothing_of_livegym(path):
     assert [name for name in imports(tree_of(path)) if name.partition(".")[0] in ("livegym", "torch")] == []
 
 
-def test_every_example_is_run_as_a_program_by_a_test():
+def test_every_client_among_the_examples_is_run_as_a_program_by_a_test():
     text = (ROOT / "tests" / "test_continuous_cli.py").read_text()
     run = set(re.findall(r'\bexample\("(\w+\.py)"', text))
-    assert {path.name for path in (ROOT / "examples").iterdir() if path.is_file()} == run
+    assert {path.name for path in (ROOT / "examples").glob("*_client.py")} == run
 
 
 def tops(distribution: str) -> set[str]:

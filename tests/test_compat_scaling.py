@@ -114,10 +114,3 @@ def test_assets_of_one_box_may_have_other_sizes_in_each_environment(tmp_path):
         np.testing.assert_allclose(sim.engine.qpos[number], alone.qpos[0], atol=1e-6)
         np.testing.assert_allclose(sim.engine.qvel[number], alone.qvel[0], atol=1e-4)
     assert abs(sim.engine.qvel).max() > 0.1  # it was in motion, so inertias counted
-
-
-def test_assets_of_other_kinds_or_of_several_shapes_may_not_differ(tmp_path):
-    first = block(tmp_path, SIZES[0])
-    for other in (sphere(0.1), scenes.asset(tmp_path, scenes.WALKER)):
-        with pytest.raises(UserError, match="Only rigid assets of one shape may differ, in their size: boxes"):
-            fallen([first, other], 0.01)

@@ -141,6 +141,10 @@ except ModuleNotFoundError as error: print(error)
 
 def test_absent_libraries_are_imported_and_fail_by_name_when_used():
     code = """
+import sys
+from importlib.machinery import PathFinder
+sys.meta_path[sys.meta_path.index(PathFinder)] = type("NoRslRl", (), {"find_spec": lambda name, *rest: (
+    None if name.startswith("rsl_rl") else PathFinder.find_spec(name, *rest))})
 from livegym.compat import install
 install()
 from rsl_rl.env import VecEnv
