@@ -104,7 +104,7 @@ def test_what_is_refused_is_recorded_and_the_old_policy_acts(run):
         save(run, 2, spec=dataclasses.replace(SPEC, action=Box(3)), bias=0.5)
         save(run, 3, train=dataclasses.replace(TRAIN, network=NetworkConfig(units=[5])), bias=0.5)
         (run.nn / "Kettle_v4_ep4.pth").write_bytes(b"half of a fi")
-        until(lambda: policy(OBS[0]).tolist() == [0.25, 0.25] and {event.version for event in policy.events} == {2, 3, 4})
+        until(lambda: policy(OBS[0]).tolist() == [0.25, 0.25] and {e.version for e in policy.events} == {2, 3, 4})
         reasons = {event.version: event.reason for event in policy.events}
         assert "its action is Box(size=3), expected Box(size=2)" in reasons[2]
         assert "actor_mlp.0.weight" in reasons[3]
