@@ -69,7 +69,7 @@ bench: $(READY)
 
 # The variable silences a notice that mkdocs-material is maintained until May 2027 and that Zensical is its successor.
 docs: $(VENV)/.ready-docs farm
-	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
 
 $(VENV)/.ready-docs: $(READY)
 	$(PIP) install --constraint constraints.txt --editable '.[docs]'

@@ -22,6 +22,7 @@ OUTSIDE = (
     "clients/python/README.md",
     "examples/gym_client.py",
     "examples/territory_client.py",
+    "examples/gymnasium.ipynb",
     "examples/browser_game/client.js",
 )
 LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?\)")
