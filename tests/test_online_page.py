@@ -450,7 +450,8 @@ def test_hours_are_drawn_with_clock_times_and_survive_a_reload(browser):
             page.select_option("#span", "21600")
             wait(page, lambda least=least: page.locator("#plot-loss path.line").get_attribute("d").count("L") > least)
             labels = page.locator("#plot-loss text").all_text_contents()
-            assert sum(re.fullmatch(r"\d\d:(00|30)", label) is not None for label in labels) >= 3
+            # A label each two hours; one near an end is left out, so at some times of the day there are only two.
+            assert sum(re.fullmatch(r"\d\d:(00|30)", label) is not None for label in labels) >= 2
             page.reload()
             wait(page, lambda: text(page, "#connection") == "live")
         page.context.close()
