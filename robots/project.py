@@ -187,7 +187,7 @@ def _drives(drives: Mapping[str, DriveConfig]) -> str:
 
 def _quoted(name: str) -> str:
     """A name in yaml."""
-    return name if name.replace("_", "").isalnum() and not name[0].isdigit() else f"'{name}'"
+    return name if yaml.safe_load(name) == name else f"'{name}'"
 
 
 def _short(value: float) -> float:

@@ -6,6 +6,7 @@ robot.spec.compile()
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import mujoco
@@ -14,6 +15,9 @@ from livegym.compat.core.xml_file import parse
 from livegym.robots import mjcf, urdf
 from livegym.robots.robot import FLAT, Robot
 from livegym.utils.errors import UserError
+
+NAME = re.compile(r"[\w ./:+-]*")
+"""Names that may stand in the Python and yaml of a project, and in its patterns of names, as they are."""
 
 
 def read(file: Path) -> Robot:
@@ -27,6 +31,7 @@ def read(file: Path) -> Robot:
             "(<mujoco>). A .xacro file must be expanded first: xacro robot.xacro > robot.urdf"
         )
     robot = (urdf if kind == "robot" else mjcf).read(file)
+    _check_names(robot)
     if not any(geom.contype or geom.conaffinity for body in _robots_bodies(robot) for geom in body.geoms):
         raise UserError(
             f"{file}: no link has a collision shape, so it would fall through the floor. Allowed: a shape for at least "
@@ -34,6 +39,25 @@ def read(file: Path) -> Robot:
         )
     _add_floor(robot)
     return robot
+
+
+def _check_names(robot: Robot) -> None:
+    """Refuse names that would be something else in the project's code."""
+    spec = robot.spec
+    kinds = {
+        "body": spec.bodies,
+        "joint": spec.joints,
+        "geom": spec.geoms,
+        "actuator": spec.actuators,
+        "keyframe": spec.keys,
+    }
+    for kind, elements in kinds.items():
+        for element in elements:
+            if not NAME.fullmatch(element.name):
+                raise UserError(
+                    f"{robot.file}: the {kind} {element.name!r} has a name that a project cannot hold. Allowed: "
+                    "letters, digits, spaces and _ . / : + - in names. Rename it in the file."
+                )
 
 
 def _robots_bodies(robot: Robot) -> list[mujoco.MjsBody]:

@@ -172,6 +172,8 @@ FIXED = TABLE.replace('<robot name="table">', f'<robot name="table"><link name="
         (NO_SHAPES, "no link has a collision shape"),
         (LOST, r"table.urdf: link body <collision> <mesh>: mesh lost.stl not found. Searched:"),
         (FIXED, "its root link is called world"),
+        (TABLE.replace('"body"', "'b\"; 1'"), "the body 'b\"; 1' has a name that a project cannot hold"),
+        (TABLE.replace("front_left_hip", "hip[0]"), r"the joint 'hip\[0\]' has a name that .* Rename it in the file"),
     ],
 )
 def test_a_urdf_that_cannot_stand_is_refused(tmp_path, text, words):
