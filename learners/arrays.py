@@ -19,7 +19,7 @@ from gymnasium import spaces
 from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from torch import Tensor
 
-from livegym.tasks.base import Box, Discrete
+from livegym.learners.spaces import action_space_of, observation_space_of
 from livegym.tasks.env import Env
 from livegym.tasks.stats import FinishedEpisodes
 from livegym.utils.errors import UserError, not_one_of
@@ -71,15 +71,12 @@ class ArrayEnv:
     @property
     def observation_space(self) -> spaces.Box:
         """The space of one environment's observation."""
-        return spaces.Box(-np.inf, np.inf, (self.env.layout.width(POLICY),), np.float32)
+        return observation_space_of(self.env.layout.width(POLICY))
 
     @property
     def action_space(self) -> spaces.Space:
         """The space of one environment's action."""
-        spec = self.env.task.action_spec
-        if isinstance(spec, Box):
-            return spaces.Box(-1.0, 1.0, (spec.size,), np.float32)
-        return spaces.Discrete(spec.n) if isinstance(spec, Discrete) else spaces.MultiDiscrete(list(spec.nvec))
+        return action_space_of(self.env.task.action_spec)
 
     def reset(self, seed: int | None = None, rows: np.ndarray | None = None) -> np.ndarray:
         """Start new episodes in all environments, or in those of a mask (N,); returns all observations (N, width).

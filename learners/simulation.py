@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from gymnasium import spaces
 from torch import Tensor
 
@@ -25,8 +24,8 @@ from livegym.cfg.compose import compose
 from livegym.cfg.overrides import split
 from livegym.cfg.typed import to_typed
 from livegym.cfg.validate import check_device, num_envs_of
+from livegym.learners.spaces import action_space_of, observation_space_of
 from livegym.schema.settled import SettledConfig, settled
-from livegym.tasks.base import ActionSpec, Box, Discrete
 from livegym.tasks.build import make_env
 from livegym.tasks.env import Env, Step
 from livegym.utils.errors import UserError
@@ -81,18 +80,18 @@ class Simulation:
     @property
     def observation_space(self) -> spaces.Box:
         """The space of one row of the policy's observations."""
-        return _unbounded(self.env.layout.width("policy"))
+        return observation_space_of(self.env.layout.width("policy"))
 
     @property
     def state_space(self) -> spaces.Box | None:
         """The space of one row of what only a critic may see; None if the task has no such group."""
         width = self.env.layout.width("privileged")
-        return _unbounded(width) if width else None
+        return observation_space_of(width) if width else None
 
     @property
     def action_space(self) -> spaces.Space[Any]:
         """The space of one environment's action."""
-        return space_of(self.env.task.action_spec)
+        return action_space_of(self.env.task.action_spec)
 
     def reset(self) -> dict[str, Tensor]:
         """Start a new episode in every environment: group -> (N, width)."""
@@ -113,17 +112,6 @@ class Simulation:
     def close(self) -> None:
         """End the simulator's threads."""
         self.env.sim.close()
-
-
-def space_of(spec: ActionSpec) -> spaces.Space[Any]:
-    """The gymnasium space of an action spec."""
-    if isinstance(spec, Box):
-        return spaces.Box(-1.0, 1.0, (spec.size,), dtype=np.float32)
-    return spaces.Discrete(spec.n) if isinstance(spec, Discrete) else spaces.MultiDiscrete(list(spec.nvec))
-
-
-def _unbounded(width: int) -> spaces.Box:
-    return spaces.Box(-np.inf, np.inf, (width,), dtype=np.float32)
 
 
 def _copied(groups: dict[str, Tensor]) -> dict[str, Tensor]:
