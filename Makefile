@@ -7,6 +7,9 @@
 #
 # PYTHON chooses the interpreter (3.11 or newer):  make train PYTHON=python3.12
 
+# Compiled modules are kept, also where the environment says otherwise: pytest compiles the tests again each time if not.
+unexport PYTHONDONTWRITEBYTECODE
+
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import re
 import statistics
@@ -88,19 +89,24 @@ def imports(tree: ast.Module) -> list[str]:
     return found
 
 
-def functions(tree: ast.Module) -> list[ast.FunctionDef]:
-    return [n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
+@functools.cache
+def imports_of(path: Path) -> list[str]:
+    """What a file imports. Many tests ask; the trees themselves are too large to keep."""
+    return imports(tree_of(path))
 
 
-def length(node: ast.AST) -> int:
-    return node.end_lineno - node.lineno + 1
+@functools.cache
+def lengths_of(path: Path) -> dict[str, int]:
+    """Lines of each function of a file, by its name and its first line."""
+    found = [n for n in ast.walk(tree_of(path)) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    return {f"{n.name} in line {n.lineno}": n.end_lineno - n.lineno + 1 for n in found}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_imports_go_one_way(path):
     name = name_of(path)
     own_layer = len(LAYERS) if name in ABOVE else LAYERS.index(name.partition(".")[0])
-    for imported in imports(tree_of(path)):
+    for imported in imports_of(path):
         imported_layer = layer_of(imported)
         assert imported_layer is None or imported_layer <= own_layer, (
             f"{name_of(path)} imports {imported}, which is above it"
@@ -111,7 +117,7 @@ def test_no_file_imports_itself_through_others():
     """Imports inside functions count: one that hides a circle is no better than the circle."""
     names = {name_of(path) for path in MODULES}
     graph = {
-        name_of(path): {i.removeprefix("livegym.") for i in imports(tree_of(path)) if i.startswith("livegym.")} & names
+        name_of(path): {i.removeprefix("livegym.") for i in imports_of(path) if i.startswith("livegym.")} & names
         for path in MODULES
     }
     graph["livegym"] = set()  # `from livegym import train` is written so, and imports train only
@@ -128,7 +134,7 @@ def test_our_modules_are_imported_by_their_one_name():
     tracked = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True)
     for name in tracked.stdout.split():
         if (ROOT / name).exists() and not name.startswith(WHEELS):
-            for imported in imports(tree_of(ROOT / name)):
+            for imported in imports_of(ROOT / name):
                 assert imported.partition(".")[0] not in (*PACKAGES, "train"), f"{name}: write livegym.{imported}"
 
 
@@ -136,7 +142,7 @@ def test_only_one_folder_knows_rl_games():
     """An algorithm and the library behind it are one folder; the rest of `rl/` speaks the contract."""
     for path in MODULES:
         if not name_of(path).startswith("rl.algorithms.ppo"):
-            found = [name for name in imports(tree_of(path)) if name.startswith(("rl_games", "livegym.rl.algorithms."))]
+            found = [name for name in imports_of(path) if name.startswith(("rl_games", "livegym.rl.algorithms."))]
             assert found == [], f"{name_of(path)} imports {found[0]}"
 
 
@@ -158,12 +164,12 @@ def test_sizes(path):
     assert len(path.read_text().splitlines()) <= MAX_FILE
     if path.name == "train.py":
         assert len(path.read_text().splitlines()) < 100
-    for function in functions(tree_of(path)):
-        assert length(function) <= MAX_FUNCTION, f"{function.name} has {length(function)} lines"
+    too_long = {name: length for name, length in lengths_of(path).items() if length > MAX_FUNCTION}
+    assert too_long == {}
 
 
 def test_the_median_function_fits_on_a_hand():
-    lengths = [length(f) for path in MODULES for f in functions(tree_of(path))]
+    lengths = [length for path in MODULES for length in lengths_of(path).values()]
     assert statistics.median(lengths) <= MEDIAN_FUNCTION
 
 
@@ -299,7 +305,7 @@ LEARNERS = {
 
 def test_an_optional_library_is_imported_only_where_it_is_used():
     for library, allowed in OPTIONAL.items():
-        using = [path for path in MODULES if library in imports(tree_of(path))]
+        using = [path for path in MODULES if library in imports_of(path)]
         assert [name_of(path) for path in using] == allowed
         for path in using:
             outside = [n for n in tree_of(path).body if isinstance(n, ast.Import | ast.ImportFrom)]
@@ -308,16 +314,16 @@ def test_an_optional_library_is_imported_only_where_it_is_used():
 
 def test_another_learner_is_imported_only_by_its_adapter_which_no_module_imports():
     for library, allowed in LEARNERS.items():
-        using = [path for path in MODULES if library in {n.partition(".")[0] for n in imports(tree_of(path))}]
+        using = [path for path in MODULES if library in {n.partition(".")[0] for n in imports_of(path)}]
         assert [name_of(path) for path in using] == allowed
     adapters = tuple(f"livegym.{name}" for names in LEARNERS.values() for name in names)
-    assert [name_of(path) for path in MODULES if set(adapters) & set(imports(tree_of(path)))] == []
+    assert [name_of(path) for path in MODULES if set(adapters) & set(imports_of(path))] == []
 
 
 def test_every_library_that_is_imported_is_required():
     text = (ROOT / "setup.py").read_text().partition("install_requires=[")[2].partition("]")[0]
     required = set(re.findall(r'"([A-Za-z][\w-]*)', text))
-    used = {name.partition(".")[0] for path in MODULES for name in imports(tree_of(path))}
+    used = {name.partition(".")[0] for path in MODULES for name in imports_of(path)}
     foreign = used - {"livegym", "isaacgym", *OPTIONAL, *LEARNERS} - sys.stdlib_module_names
     assert {name for name in foreign if INSTALLED_AS.get(name, name) not in required} == set()
 
