@@ -62,6 +62,7 @@ def change(live, what: tuple, newest: int) -> int:
     return newest
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=80)
 @given(st.lists(CHANGES, max_size=30), st.integers(1, 20))
 def test_shares_are_monotonic_and_continuous_for_each_pair(changes, first_length):

@@ -58,6 +58,7 @@ def test_stages_go_forwards_one_at_a_time_and_the_last_is_not_left():
     assert next_stage(stage, done).tolist() == [1, 0, 2, 1, 2]
 
 
+@pytest.mark.slow
 def test_a_scripted_policy_succeeds_from_the_full_range_of_starts(make):
     env = make(num_envs=48)
     reasons, _ = endings_of(env, action, 260)
@@ -82,6 +83,7 @@ def test_starts_are_within_their_ranges_and_everywhere_in_them(make):
     assert spread[:, 6:].max() > 0.48
 
 
+@pytest.mark.slow
 def test_waiting_fails_before_the_grasp_after_four_seconds(make):
     reasons, lengths = endings_of(make(), still, 205)
     assert reasons == {"pre_grasp_failed": 2}

@@ -62,6 +62,7 @@ def _die_at(file: Path, line: int) -> None:
     os._exit(0)
 
 
+@pytest.mark.slow
 def test_wherever_the_writer_is_killed_the_active_slot_is_whole(tmp_path):
     context = multiprocessing.get_context("fork")
     file, versions, line = tmp_path / "bus", [], 0
@@ -94,6 +95,7 @@ def _die_while_making(file: Path, line: int) -> None:
     os._exit(0)
 
 
+@pytest.mark.slow
 def test_a_bus_is_there_complete_or_not_at_all(tmp_path):
     context, line, last_number = multiprocessing.get_context("fork"), 0, set()
     while True:
@@ -211,6 +213,7 @@ TestProtocol = Protocol.TestCase
 TestProtocol.settings = settings(max_examples=100, stateful_step_count=20, deadline=None)
 
 
+@pytest.mark.slow
 def test_without_the_check_the_machine_finds_a_partial_vector():
     from hypothesis.stateful import run_state_machine_as_test
 

@@ -192,6 +192,7 @@ def test_while_a_version_is_pinned_nothing_is_judged(world):
     assert here.offer(-3.0) == "refused"
 
 
+@pytest.mark.slow
 def test_good_versions_are_refused_at_most_at_the_nominal_rate(capsys):
     """Acting 0.3 and candidate 0.7 earn the same. At confidence 0.9, a twentieth of them may be refused."""
     judge = Judge(algorithm_of(BANDIT).actor_critic(spec_with(), BANDIT), confidence=0.9)
@@ -214,6 +215,7 @@ def test_good_versions_are_refused_at_most_at_the_nominal_rate(capsys):
     assert 0 < refused / tries <= 0.05 + 2 * (0.05 * 0.95 / tries) ** 0.5
 
 
+@pytest.mark.slow
 def test_a_decline_in_small_steps_ends_at_the_stable_version(world):
     """A trainer that is spoiled slowly: each version is a little worse than the one that acts."""
     here, biases = world(max_rollbacks=100), []

@@ -251,6 +251,7 @@ def test_a_failed_job_has_no_objective_however_high_its_returns_were(tmp_path, m
     assert [(job.status, job.objective) for job in read_jobs(sweep)] == [(0, 400.0), (1, None)]
 
 
+@pytest.mark.slow
 def test_the_report_has_a_table_pictures_and_one_file_that_needs_nothing_else(written, folder):
     text, place = written()
     for run in list_runs(folder):
@@ -293,6 +294,7 @@ def test_a_report_without_any_curve_is_still_written(written, folder):
     assert sorted(p.name for p in place.iterdir()) == ["report.html", "runs.csv"]
 
 
+@pytest.mark.slow
 def test_reports_go_to_the_sweep_or_to_a_directory_of_their_own(folder, config):
     for chosen, pattern in (("one", "sweeps/one/report/report.html"), ("Ant*", "reports/*/report.html")):
         keys = (f"runsDir={folder}", f"runs={chosen}")
@@ -311,6 +313,7 @@ def test_a_report_that_cannot_be_written_or_has_no_such_curve_is_an_error(writte
         written("runsTag=rewards/stepp")
 
 
+@pytest.mark.slow
 def test_on_a_full_disk_nothing_of_a_new_report_stays_and_an_old_one_stays_whole(written, tmp_path, monkeypatch):
     _, old = written()
     before = {file.name: file.read_bytes() for file in old.iterdir()}

@@ -190,6 +190,7 @@ TEXTS = st.sampled_from([k.path for k in KEYS]).flatmap(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(TEXTS, min_size=1, max_size=3), st.sampled_from(["task=Ant", "task=Cartpole"]))
 def test_any_override_composes_or_is_explained(arguments, task):

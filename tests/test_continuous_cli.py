@@ -226,6 +226,7 @@ def test_a_gymnasium_environment_of_your_own_is_learned_through_the_socket(tmp_p
         assert serving.end() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "message"),
     [

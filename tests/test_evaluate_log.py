@@ -78,6 +78,7 @@ def said(command, *arguments) -> str:
     return out.getvalue()
 
 
+@pytest.mark.slow
 def test_the_truth_lies_in_the_interval(tmp_path):
     """A policy logs, another one is estimated from its log, and then acts itself. The gate is between all of them."""
     log = played(tmp_path / "log", 0.2, 3000, seed=1)

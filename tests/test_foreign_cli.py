@@ -51,6 +51,7 @@ def test_a_checkpoint_has_the_hash_and_the_resolved_configuration(trained):
     assert list(config["project"]["files"]) == ["toys/tasks/swing.py", "toys/tasks/vectorised.py"]
 
 
+@pytest.mark.slow
 def test_a_test_plays_exact_episodes(trained):
     folder, _ = trained
     done = run(folder, "config=test", "checkpoint=latest", "testGamesNum=7", f"projectDir={TOYS}")
@@ -62,6 +63,7 @@ def test_a_test_plays_exact_episodes(trained):
     assert found["reasons"] == {"time_limit": 7}
 
 
+@pytest.mark.slow
 def test_a_run_is_resumed_with_its_environments_and_tells_a_changed_file(tmp_path):
     toys = copied(tmp_path)
     here = f"projectDir={toys}"

@@ -95,6 +95,7 @@ def test_a_test_without_window_and_page_is_paced_if_a_speed_is_given(given, spee
     audience.close()
 
 
+@pytest.mark.slow
 def test_a_paced_test_takes_the_simulated_time_at_least(tmp_path):
     begin = time.monotonic()
     done = run(tmp_path, "config=test", "agent=zero", "task=Cartpole", "playSpeed=0.5", "testGamesNum=2", "numEnvs=2")
@@ -126,6 +127,7 @@ def test_the_group_of_a_terminal_is_lowered_beside_another_one_and_only_until_th
     assert (during, after) == (within, "0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("watched", "niceness"), [(True, LOWER), (False, LEAST)])
 def test_a_viewer_of_a_training_run_has_a_lower_priority_from_its_start(watched, niceness):
     viewer = ViewerProcess("watch", to_typed(compose(["config=test"])), watched)

@@ -239,6 +239,7 @@ def equal(a: list[np.ndarray], b: list[np.ndarray]) -> bool:
     return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
+@pytest.mark.slow
 def test_equal_seeds_give_equal_episodes_here_and_in_another_environment():
     first, second = vector("Ant"), vector("Ant")
     with_one = rollout(first, 1)

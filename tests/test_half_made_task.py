@@ -263,6 +263,7 @@ def test_a_yaml_file_that_is_none_hides_no_other_in_the_list(project, name):
     assert re.search(rf"Mine +cannot be used: .*{name}\.yaml: cannot be read", tasks_text(10_000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [b"\xff", b"[" * 2000], ids=["not text", "too deep"])
 @pytest.mark.parametrize("name", ["task/Mine", "train/MinePPO"])
 def test_the_file_that_cannot_be_read_is_named(project, name, content):

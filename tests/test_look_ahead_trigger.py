@@ -127,6 +127,7 @@ def test_a_task_that_names_no_risk_is_always_simulated(config):
     assert gate.steps == 4
 
 
+@pytest.mark.slow
 def test_on_ant_the_trigger_passes_nothing_that_the_full_gate_blocks(config):
     """Random actions from fixed seeds, 960 states: half of the ants stand, and half begin on their backs."""
     env = env_of(config, "Ant", 16, seed=3)

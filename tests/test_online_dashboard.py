@@ -243,6 +243,7 @@ def narrow(gateway):
     return sock
 
 
+@pytest.mark.slow
 def test_pages_that_do_not_read_hold_up_nobody_and_get_the_newest_later(script, opened):
     """What the kernel and the server keep for them is full after a message or two of 100 kB."""
     gateway, first = opened(), lambda message: message["state"].get("streams", [""])[0]

@@ -119,6 +119,7 @@ def faulty(number: int, every: int) -> float:
     return 1.0 if number % every else 9e5 * (-1) ** (number // every)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prioritised", [False, True])
 def test_a_client_that_sends_huge_rewards_costs_neither_learning_rate_nor_scale(tmp_path, prioritised):
     """They halved the rate with each rollback, for as long as they were in the buffer, until the trainer gave up.

@@ -22,6 +22,7 @@ def programs(name: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / name).read_text(), re.M | re.S)
 
 
+@pytest.mark.slow
 def test_the_programs_about_gymnasium_run(capsys):
     known: dict = {}
     for program in programs("gymnasium.md"):

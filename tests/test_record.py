@@ -80,6 +80,7 @@ def test_a_file_holds_one_episode_from_its_first_state_on(tmp_path):
     assert not recorder.failed
 
 
+@pytest.mark.slow
 def test_a_file_holds_as_many_episodes_or_seconds_as_asked(tmp_path):
     assert record(config_of("videoEpisodes=2"), tmp_path, 12 * 4)[0] == [23, 24]
     assert record(config_of("videoSeconds=0.1"), tmp_path / "b", 15)[0] == [6, 6, 3]

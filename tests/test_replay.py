@@ -288,6 +288,7 @@ def sampled_beside_a_writer(file, capacity, wanted):
         process.wait()
 
 
+@pytest.mark.slow
 def test_rows_are_whole_while_another_process_writes_over_them(file):
     wrong, _ = sampled_beside_a_writer(file, 64, 100_000)
     assert wrong == 0

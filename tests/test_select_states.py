@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -67,6 +68,7 @@ def picture(root: Path) -> list[tuple[str, str, int]]:
     return sorted(found)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
 @given(st.dictionaries(RUN, CONTENTS, max_size=4), LINK, LINK, SELECTOR, st.sampled_from([None, "Ant", "Cartpole"]))
 def test_every_state_gives_a_usable_file_or_a_reason(runs_made, train_link, test_link, selector, task):

@@ -266,6 +266,7 @@ def test_each_page_chooses_its_own_view_whatever_its_role(page):
         ]
 
 
+@pytest.mark.slow
 def test_one_client_chooses_an_environment_and_moves_its_camera_and_the_other_is_sent_nothing_of_it():
     """Both see one scene through the gateway, an operator and a spectator."""
     env = make_env(to_typed(compose(["task=Cartpole"])).task, SimConfig(engine="mujoco"), PhysicsConfig(), 3, 0)

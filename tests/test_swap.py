@@ -169,6 +169,7 @@ def test_memory_is_carried_over_and_both_remember_while_both_act(how):
             assert all(m[:, 1].abs().sum() == 0 and m[:, 0].abs().sum() > 0 for m in acting.slot.memory)
 
 
+@pytest.mark.slow
 def test_three_models_are_never_out_of_hand():
     """Whatever the order of preparing, adopting, acting, rolling back: every model has exactly one owner."""
     live = live_of(candidate(1), how="blend", blend_steps=2, history=4)
@@ -446,6 +447,7 @@ def test_somebody_has_to_play_the_newest_one():
 HAND = ("task=BlindGrasping", "task.curriculum.level=1", "task.randomization.late.range=[1,2]")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("typed", "swap_at", "kept"),
     [(("task=Cartpole",), 12, False), (("task=Ant",), 12, False), (HAND, 60, True), (("task=Territory",), 9, False)],

@@ -89,6 +89,7 @@ def test_a_sweep_names_its_runs_and_ends_with_their_table(sweep, tmp_path, capfd
     assert read_jobs(tmp_path / command[1]) == records
 
 
+@pytest.mark.slow
 def test_the_record_says_which_job_has_begun_which_failed_and_which_was_killed(sweep, capfd):
     def job(cfg):
         if cfg.seed == 2:
@@ -109,6 +110,7 @@ def test_secrets_are_not_recorded(sweep, tmp_path):
     assert [p for p in tmp_path.rglob("*") if p.is_file() and b"verysecret" in p.read_bytes()] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("objective", "value"), [("final", 6.0), ("best", 10.0)])
 def test_a_job_returns_its_objective_to_the_sweeper(sweep, monkeypatch, objective, value):
     returned = []

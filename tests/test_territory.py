@@ -157,6 +157,7 @@ def test_a_protector_walks_round_its_rectangle():
 # steps
 
 
+@pytest.mark.slow
 def test_an_energy_spawn_drains_and_the_field_regrows(make):
     env = make(1, *ONE)
     land, _ = placed(env)
@@ -400,6 +401,7 @@ def test_territories_differ_and_are_laid_out_as_documented(make):
     assert land.queen.unique().tolist() == [8, 9, 10, 11]
 
 
+@pytest.mark.slow
 def test_what_comes_is_in_the_mean_what_was_to_be_expected(make):
     env, rng = make(20_000), torch.Generator().manual_seed(5)
     action = random_actions(20_000, rng)

@@ -648,6 +648,7 @@ def test_an_idle_stream_is_not_learned_by_heart(tmp_path):
     assert world.trainer.learning_rate == rate
 
 
+@pytest.mark.slow
 def test_each_experience_brings_another_60_rounds_also_if_one_comes_every_15(tmp_path):
     world = World(tmp_path, idle_rounds=60)
     world.add(40)
@@ -692,6 +693,7 @@ class Blocks:
         return Judgement(verdict, np.zeros(len(seen), np.float32), {}, np.ones_like(action))
 
 
+@pytest.mark.slow
 def test_a_wait_with_a_fallback_does_not_bias_the_value(tmp_path):
     """Every step earns 1 and one state follows itself, so V = 1 / (1 - 0.8) = 5, whatever the gate blocks.
 

@@ -135,6 +135,7 @@ def test_what_others_have_sent_before_does_not_delay_a_client_that_asks_little()
         assert max(sum(len(asked.requests) for asked in together) for together in turns) <= ROWS
 
 
+@pytest.mark.slow
 def test_who_sends_large_messages_gets_no_larger_share():
     large, small = greedily("large", 40, 2 * ROWS), greedily("small", 40 * 2 * ROWS, 1)
     backlog, rows = backlog_of(*large, *small), {"large": 0, "small": 0}
@@ -194,6 +195,7 @@ def order_of(messages) -> list[int]:
     return order
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gate", [None, Sign()])
 @pytest.mark.parametrize("seed", range(5))
 def test_a_turn_gives_the_answers_that_one_message_after_the_other_gets(settings, gate, seed):

@@ -171,6 +171,7 @@ def test_another_thread_is_refused_instead_of_crashing(painter):
 # --- files
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [20, 50, 60])
 def test_a_clip_lasts_as_long_as_its_steps(tmp_path, rate):
     record(tmp_path / "a.mp4", steps=200, dt=1 / rate)

@@ -137,6 +137,7 @@ def access_of(*overrides):
     return page_address(to_typed(compose(["config=test_stream", *overrides]))).access
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("told", "owner"), [(True, os.getuid()), (False, None)])
 def test_a_machine_with_other_users_has_a_token_on_loopback(monkeypatch, capfd, told, owner):
     monkeypatch.setattr(opening, "others_use_this_machine", lambda: True)
@@ -156,6 +157,7 @@ def test_a_machine_with_other_users_has_a_token_on_loopback(monkeypatch, capfd, 
         assert access_of(given).owner is None  # a token that was asked for is needed by everybody
 
 
+@pytest.mark.slow
 def test_tokens_come_from_the_environment_unless_they_are_typed(monkeypatch):
     monkeypatch.setenv("LIVEGYM_STREAM_TOKEN", "operators-0123")
     monkeypatch.setenv("LIVEGYM_STREAM_SPECTATOR_TOKEN", "spectators-4567")

@@ -299,6 +299,7 @@ def test_the_filter_gives_a_message_or_nothing_or_unreadable(raw):
     assert passed is None or viser_messages.Message.deserialize(passed)
 
 
+@pytest.mark.slow
 def test_whatever_is_sent_others_continue(scene, open_to_all, caplog):
     caplog.set_level(logging.WARNING)
 
