@@ -13,6 +13,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import glfw
+import mujoco
+import mujoco.viewer
 import pytest
 
 from livegym.cfg.session import Session
@@ -25,6 +27,7 @@ from livegym.play.testing import run_test
 from livegym.play.world import build_world
 from livegym.rundir.provenance import Provenance
 from livegym.utils.signals import StopFlag
+from livegym.viewers import window_guard
 from livegym.viewers.native import Window
 from tests.patience import PATIENCE_S, until
 from tests.screen import WINDOW, Screen
@@ -259,6 +262,19 @@ class TestOnX:
         window.close()
         window.close()
         assert not window.gone
+
+    def test_calls_after_the_window_was_closed_do_nothing(self, screen, monkeypatch):
+        monkeypatch.setenv("DISPLAY", screen.name)
+        window_guard.install()
+        model = mujoco.MjModel.from_xml_string("<mujoco><worldbody><geom size='1'/></worldbody></mujoco>")
+        handle = mujoco.viewer.launch_passive(model, mujoco.MjData(model))
+        simulate = handle._sim()  # as the thread has it that feeds a window which goes meanwhile
+        handle.close()
+        until(lambda: simulate._freed)
+        simulate.set_texts([(0, 0, "left", "right")])
+        simulate.sync()
+        with simulate.lock():
+            pass
 
     @pytest.mark.parametrize("how", ["button", "key"])
     def test_closing_the_window_ends_the_test_with_status_0(self, watch, screen, how):

@@ -42,6 +42,7 @@ from livegym.sim.base import Simulator
 from livegym.sim.model import compiled
 from livegym.tasks.env import Env, Step
 from livegym.utils.attempt import attempt
+from livegym.viewers import window_guard
 from livegym.viewers.display import check_display
 from livegym.viewers.framing import bounds_of, grid_offsets
 from livegym.viewers.key_bindings import WindowState, press, take_back, with_modifier
@@ -158,6 +159,7 @@ class WindowThread(Listener):
 
     def _run(self) -> None:
         self._on_lost = _on_lost_display(self._lose)
+        window_guard.install()
         handle = mujoco.viewer.launch_passive(
             self._model, self._data, key_callback=self._on_key, show_left_ui=False, show_right_ui=False
         )
