@@ -9,12 +9,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
 
 import glfw
 import mujoco
 import mujoco.viewer
+import numpy as np
 import pytest
 
 from livegym.cfg.session import Session
@@ -50,6 +52,18 @@ def screen():
     yield made
     glfw.terminate()  # Xlib ends a process whose server is gone
     made.close()
+
+
+def settled(screen: Screen) -> np.ndarray:
+    """The scene once it stands still: frames may be under way for long. One that moves differs in each picture."""
+    pictures = deque([screen.picture()[SCENE]], maxlen=4)
+
+    def still() -> bool:
+        pictures.append(screen.picture()[SCENE])
+        return len(pictures) == 4 and all((picture == pictures[0]).all() for picture in pictures)
+
+    until(still, lambda: "the scene goes on moving")
+    return pictures[0]
 
 
 class Counter(Viewer, Listener):
@@ -155,18 +169,19 @@ class TestOnX:
         until(lambda: (screen.picture()[SCENE] != first).any())
         screen.do("key", "space")
         watched.until(lambda: watched.state["paused"])
-        time.sleep(0.5)  # frames that were under way
-        still = screen.picture()[SCENE]
-        time.sleep(0.5)
-        assert (screen.picture()[SCENE] == still).all()
+        still = settled(screen)
         screen.do("key", "Right")
         until(lambda: (screen.picture()[SCENE] != still).any())
 
     def test_words_are_in_the_picture(self, watch, screen):
         watch(*CARTS)
-        corner = screen.picture()[:120, :270]
-        assert (corner.min(axis=2) > 240).sum() > 200  # white letters on a dark box
-        assert (corner.max(axis=2) < 120).mean() > 0.3
+
+        def words() -> bool:
+            corner = screen.picture()[:120, :270]
+            white, dark = corner.min(axis=2) > 240, corner.max(axis=2) < 120
+            return white.sum() > 200 and dark.mean() > 0.3  # letters on a dark box
+
+        until(words)
         without = screen.picture()[:, 560:].mean()
         screen.do("key", "h")
         until(lambda: screen.picture()[:, 560:].mean() < without - 20)
@@ -228,7 +243,7 @@ class TestOnX:
         screen.do("key", "a", "key", "3", "key", "t", "key", "space")
         screen.do("mousemove", *middle, "click", "--repeat", "25", "4")  # nearer
         watched.until(lambda: watched.state["paused"])
-        time.sleep(0.5)
+        settled(screen)
         screen.do("click", "--repeat", "2", "--delay", "50", "1")
         pull = watched.window._show._handle.perturb
         watched.until(lambda: pull.select == 2)  # the centre of mass lies in the pole
