@@ -217,7 +217,7 @@ def _write_shapes(engine: Engine, slot: ActorSlot, actors: list[Actor]) -> None:
 
 
 def _write_filters(group: EnvGroup, envs: list[Env]) -> None:
-    different = [env for env in envs if filters(env) != group.filters_written.get(env.row, group.filters)]
+    different = [env for env in envs if filters(env) != group.filters_written[env.row]]
     if not different:
         return
     engine = group.engine
@@ -239,9 +239,13 @@ def _collect(of_body: np.ndarray, bodies: np.ndarray, bits: np.ndarray) -> None:
 # all of them
 
 
-def write_model(env: Env, model: mujoco.MjModel, layout: Layout) -> None:
-    """Write an environment's properties into the model that was compiled of it."""
-    drives.write_model(model, layout, dof_table([env])[0])
+def write_model(env: Env, model: mujoco.MjModel, layout: Layout, props: np.ndarray) -> None:
+    """Write an environment's properties into the model that was compiled of it.
+
+    `props` (dofs,) are those of DOFs. They are the same in all models of a batch: drives know one model only, and
+    write what differs from it.
+    """
+    drives.write_model(model, layout, props)
     bits = collision.encode(shape_classes(env))
     first = 0
     for actor, slot in zip(env.actors, layout.actors, strict=True):
@@ -269,8 +273,10 @@ def write_model(env: Env, model: mujoco.MjModel, layout: Layout) -> None:
 def mark_different(group: EnvGroup, variants: Iterable[list[Env]]) -> None:
     """Mark the actors whose properties are not those that `write_model` wrote for the first of their variant."""
     for envs in variants:
+        written = filters(envs[0])
         for env in envs:
-            if filters(env) != group.filters:
+            group.filters_written[env.row] = written
+            if filters(env) != written:
                 group.mark("shapes", env.actors)
         for handle, first in enumerate(envs[0].actors):
             actors = [env.actors[handle] for env in envs]
