@@ -121,8 +121,7 @@ class Sim(Scene):
         """Draw all cameras at the present state. Raises UserError if there is no off-screen OpenGL here."""
         self.compile()
         if self._cameras is None:
-            plane = self.ground.plane
-            self._cameras = Cameras(0 if plane is None else int(plane.segmentation_id))
+            self._cameras = Cameras(self.ground.segmentations)
         self._cameras.render(self.envs)
 
     def set_params(self, params: SimParams) -> None:
