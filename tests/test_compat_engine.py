@@ -367,6 +367,41 @@ def test_a_snapshot_has_all_that_follows_from_a_centre_of_mass(tmp_path):
     np.testing.assert_array_equal(fresh.engine.qpos, sim.engine.qpos)
 
 
+def uneven(sim: Sim, env: int, com: float = 0.1, product: float = 0.0) -> None:
+    """Move the centre of mass of a box along x, or give it a product of inertia."""
+    records = properties.get_bodies(sim.envs[env].actors[0])
+    records[0].com = Vec3(com, 0.0, 0.0)
+    records[0].inertia.x.y = records[0].inertia.y.x = product
+    properties.set_bodies(sim, sim.envs[env].actors[0], records, False)
+
+
+@pytest.mark.parametrize("changes", [{"com": 0.1}, {"com": 0.0, "product": 0.05}])
+def test_a_free_box_may_have_its_mass_elsewhere_in_some_environments(changes):
+    """MuJoCo takes such a box for one with a diagonal mass matrix, and refuses to change that later."""
+    asset = box(0.2, 0.3, 0.4, AssetOptions(angular_damping=0.0))
+    sim = scenes.scene(asset, 2, gravity=0.0)
+    uneven(sim, 1, **changes)
+    sim.engine.qvel[:, 3:] = [1.0, 2.0, 3.0]
+    for _ in range(20):
+        sim.simulate()
+    assert np.abs(sim.engine.qvel[0] - sim.engine.qvel[1]).max() > 1e-3
+    records = properties.get_bodies(sim.envs[0].actors[0])
+    uneven(sim, 0, **changes)  # another one may follow
+    properties.set_bodies(sim, sim.envs[0].actors[0], records, False)
+    sim.simulate()
+
+
+def test_the_first_one_is_refused_after_the_scene_was_compiled():
+    sim = scenes.scene(box(0.2, 0.3, 0.4, AssetOptions()), 2)
+    sim.compile()
+    with pytest.raises(UserError, match="Body box of robot: another centre of mass, or other axes of inertia"):
+        uneven(sim, 1)
+    heavier = properties.get_bodies(sim.envs[1].actors[0])
+    heavier[0].mass = 7.0
+    properties.set_bodies(sim, sim.envs[1].actors[0], heavier, True)
+    sim.simulate()
+
+
 def test_two_simulations_are_independent(tmp_path):
     asset = scenes.asset(tmp_path, scenes.WALKER)
     one, two = scenes.scene(asset, 2), scenes.scene(asset, 2)

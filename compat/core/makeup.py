@@ -89,8 +89,9 @@ def make_ups(scene: Scene) -> list[MakeUp]:
         key = Key(tuple(_asset_key(actor.asset, assets) for actor in env.actors), *_measures(env))
         found.setdefault(key, []).append(env)
     out: list[MakeUp] = []
+    uneven = properties.uneven_bodies(scene)
     for key, envs in found.items():
-        spec, model, layout = build(scene, envs[0])
+        spec, model, layout = build(scene, envs[0], uneven)
         compiled = Compiled(model, layout, key)
         like = next((known for known in out if _fits(known.compiled, compiled)), None)
         props = properties.dof_table([envs[0] if like is None else like.envs[0]])[0]
