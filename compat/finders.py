@@ -38,7 +38,7 @@ ABSENT = {
 }
 """Libraries that modules of foreign checkouts import and most tasks never use -> what they are for."""
 CATCHING = ("ImportError", "ModuleNotFoundError", "Exception", "BaseException")
-"""What a handler of a failed import names."""
+"""The names in a handler of a failed import."""
 LIBRARIES = ("site-packages", "dist-packages")
 """Folders of installed libraries, which may be in a virtual environment in a checkout."""
 

@@ -76,7 +76,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Origin:
-    """What an imported name stands for."""
+    """The module, or the attribute of one, that an imported name stands for."""
 
     module: str  # importable name
     attribute: str = ""  # '': the module itself

@@ -80,7 +80,7 @@ class StateRecorder:
             self._said = True
             log.warning(
                 "the last states of environment %d are not saved: its model is not that of environment 0, which is the "
-                "only one that is recorded. This is said once.",
+                "only one that is recorded. Logged once.",
                 env,
             )
 

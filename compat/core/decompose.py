@@ -84,7 +84,7 @@ def pieces(path: Path, options: AssetOptions) -> list[Piece]:
 
 
 def _if_readable(path: Path, option: str, read: Callable[[], T]) -> T | None:
-    """What `read` returns; None after a warning if the file cannot be read as triangles: MuJoCo may still read it."""
+    """The result of `read`; None after a warning if the file cannot be read as triangles: MuJoCo may still read it."""
     try:
         return read()
     except UNREADABLE as error:

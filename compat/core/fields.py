@@ -46,7 +46,7 @@ def differ_beyond_sizes(a: mujoco.MjModel, b: mujoco.MjModel) -> bool:
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is left of a model that shares the batch of another one: meshes are not kept twice."""
+    """The rest of a model that shares the batch of another one: meshes are not kept twice."""
 
     fields: dict[str, np.ndarray]
     """Those that differ from the other model's."""
@@ -54,7 +54,7 @@ class Sizes:
 
 
 def sizes_of(first: mujoco.MjModel, model: mujoco.MjModel, geoms: np.ndarray) -> Sizes:
-    """What `model` has of its own; `geoms` are those that collide."""
+    """The fields and weights of `model` that are its own; `geoms` are those that collide."""
     return Sizes(different_sizes(first, model), Weights(model, geoms))
 
 

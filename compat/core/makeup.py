@@ -44,7 +44,7 @@ class Key(NamedTuple):
 
     @property
     def measures(self) -> tuple:
-        """What an engine holds for all of its environments."""
+        """The parts that an engine holds for all of its environments."""
         return self[1:]
 
 
