@@ -103,6 +103,7 @@ setup(
             "axe-playwright-python",  # the accessibility checker axe
             "jsonschema",
             "wandb",
+            "coacd",
             "hydra-joblib-launcher",
             "hydra-submitit-launcher",
             "pyarrow",

@@ -3,7 +3,8 @@
     with_upstream_keys(["task=dexrobot_isaac-BlindGrasping", "env.box.mass=0.2", "env.numEnvs=64"])
     # ["task=dexrobot_isaac-BlindGrasping", "task.params.env.box.mass=0.2", "numEnvs=64"]
 
-Livegym's own keys come first. `task.env.box=...`, as IsaacGymEnvs has it, means the same as `env.box=...`.
+Livegym's own keys come first, then the task's, then those of the run wherever the project has them.
+`task.env.box=...`, as IsaacGymEnvs has it, means the same as `env.box=...`.
 """
 
 from __future__ import annotations
@@ -17,10 +18,15 @@ from livegym.projects.checkout import Checkout
 from livegym.schema.keys import Schema
 from livegym.tasks import TASKS
 from livegym.utils.errors import UserError
+from livegym.utils.log import log_before_setup
 
 log = logging.getLogger(__name__)
 SETTING = re.compile(r"([A-Za-z]\w*(?:\.\w+)+)(=.*)", re.S)
 """A dotted key and its value."""
+COUNTS = {"env.numEnvs": "numEnvs", "env.num_envs": "numEnvs"}
+"""Keys of a task's own configuration that livegym decides: it makes the environments."""
+OF_THE_RUN = ("numEnvs", "seed", "device", "viewer")
+"""Keys of livegym that are meant wherever a project has them, if its task has no such key."""
 
 
 def with_upstream_keys(arguments: Sequence[str]) -> list[str]:
@@ -44,10 +50,18 @@ def _ours(argument: str, schema: Schema) -> str:
     typed = _unknown(argument)
     if typed is None:
         return argument
-    places = (typed[1].rpartition(".")[2], f"task.params.{typed[1]}", f"task.params.{typed[1].removeprefix('task.')}")
+    key = typed[1].removeprefix("task.")
+    word = typed[1].rpartition(".")[2]
+    places = (
+        *([COUNTS[key]] if key in COUNTS else []),
+        f"task.params.{typed[1]}",
+        f"task.params.{key}",
+        *([word] if word in OF_THE_RUN else []),
+    )
     meant = next((place for place in places if _has(schema, place)), None)
     if meant is None:
         return argument
+    log_before_setup()
     log.info("%s is %s%s here", argument, meant, typed[2])
     return f"{meant}{typed[2]}"
 

@@ -6,15 +6,19 @@ with this folder on `sys.path`, foreign code could import `core` and `foreign`, 
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import importlib.util
 import inspect
+import linecache
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 from livegym.compat.names import add_dropped_names
@@ -33,6 +37,8 @@ ABSENT = {
     "wandb": "it sends reports to a web service; livegym writes TensorBoard's files",
 }
 """Libraries that modules of foreign checkouts import and most tasks never use -> what they are for."""
+CATCHING = ("ImportError", "ModuleNotFoundError", "Exception", "BaseException")
+"""The names in a handler of a failed import."""
 LIBRARIES = ("site-packages", "dist-packages")
 """Folders of installed libraries, which may be in a virtual environment in a checkout."""
 
@@ -99,16 +105,48 @@ class _Loguru(MetaPathFinder):
 
 
 class _Absent(MetaPathFinder, Loader):
-    """The libraries in `ABSENT`, as modules that fail by name as soon as one of their names is used."""
+    """The libraries in `ABSENT`, as modules that fail by name as soon as one of their names is used.
+
+    Code that is ready for an ImportError gets one: `try: import wandb`, `importlib.util.find_spec("wandb")`.
+    """
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        return ModuleSpec(name, self, is_package=True) if name.partition(".")[0] in ABSENT else None
+        top = name.partition(".")[0]
+        if top not in ABSENT or (name == top and _can_do_without(sys._getframe(1))):
+            return None
+        return ModuleSpec(name, self, is_package=True)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return _AbsentModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
         """Nothing to run."""
+
+
+def _can_do_without(frame: FrameType | None) -> bool:
+    """Whether the code that asks for a module, above a frame of the import system, catches that it is not there."""
+    while frame is not None and (frame.f_code.co_filename.startswith("<frozen importlib") or _is_importlib(frame)):
+        if frame.f_code is importlib.util.find_spec.__code__:
+            return True
+        frame = frame.f_back
+    if frame is None:
+        return False
+    line = frame.f_lineno
+    with contextlib.suppress(SyntaxError, ValueError):
+        tree = ast.parse("".join(linecache.getlines(frame.f_code.co_filename)))
+        tries = (node for node in ast.walk(tree) if isinstance(node, ast.Try) and any(map(_catches, node.handlers)))
+        return any(node.body[0].lineno <= line <= (node.body[-1].end_lineno or 0) for node in tries)
+    return False
+
+
+def _is_importlib(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "importlib"
+
+
+def _catches(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler is for a failed import."""
+    named = "" if handler.type is None else ast.unparse(handler.type)
+    return not named or any(word in CATCHING for word in re.findall(r"\w+", named))
 
 
 class _AbsentModule(ModuleType):

@@ -70,6 +70,16 @@ class Code:
     module: str  # importable name
     attribute: str
     file: Path
+    by_function: bool = False
+    """The attribute is a function that chooses the class."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The module, or the attribute of one, that an imported name stands for."""
+
+    module: str  # importable name
+    attribute: str = ""  # '': the module itself
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -100,9 +110,14 @@ class Checkout(Project):
             return {}
         texts = (_readable(file) for file in self.folder.rglob("*.py"))
         imported = {name for text in texts for name in IMPORTED.findall(text)} - sys.stdlib_module_names
-        places = {name: (self.folder / name, self.folder / f"{name}.py") for name in sorted(imported - {"isaacgym"})}
-        found = {name: folder if folder.is_dir() else file for name, (folder, file) in places.items()}
-        return {name: place for name, place in found.items() if place.exists()}
+        found = {}
+        for name in sorted(imported - {"isaacgym"}):
+            folder, file = self.folder / name, self.folder / f"{name}.py"
+            if _has_modules(folder):  # not a folder of data, such as the one that wandb writes
+                found[name] = folder
+            elif file.is_file():
+                found[name] = file
+        return found
 
     @property
     def cfg(self) -> Path:
@@ -210,11 +225,11 @@ class Checkout(Project):
         initial = self.folder / "tasks" / "__init__.py"
         tree = ast.parse(text_of(initial)) if initial.is_file() else ast.Module([], [])
         attribute = _table(tree).get(name, name)
-        module = imported(tree, package).get(attribute)
+        origin = imported(tree, package).get(attribute)
         if function_of(tree, attribute) is not None:
-            return Code(package, attribute, initial)
-        if module is not None and (file := self._file(module)) is not None:
-            return Code(self._module(file), attribute, file)
+            return Code(package, attribute, initial, by_function=True)
+        if origin is not None and (file := self._file(origin.module)) is not None:
+            return Code(self._module(file), origin.attribute, file)
         for file in sorted((self.folder / "tasks").rglob("*.py")):
             if re.search(rf"^class {attribute}\b", text_of(file), re.M):
                 return Code(self._module(file), attribute, file)
@@ -229,7 +244,9 @@ class Checkout(Project):
         return next((file for file in files if file.is_file()), None)
 
     def _module(self, file: Path) -> str:
-        return ".".join(file.relative_to(self.root).with_suffix("").parts)
+        """The importable name of a file. tasks/__init__.py is a module in that package, which is made without it."""
+        is_package = file.name == "__init__.py" and file.parent != self.folder / "tasks"
+        return ".".join((file.parent if is_package else file.with_suffix("")).relative_to(self.root).parts)
 
     # the layout of legged_gym
 
@@ -245,8 +262,9 @@ class Checkout(Project):
             if ast.unparse(call.func).endswith("task_registry.register") and len(call.args) >= 2:
                 name, cls = call.args[:2]
                 if isinstance(name, ast.Constant):
-                    module = modules.get(ast.unparse(cls), package)
-                    found[str(name.value)] = Code(module, ast.unparse(cls), self._file(module) or initial)
+                    own = Origin(package, ast.unparse(cls))
+                    origin = modules.get(own.attribute, own)
+                    found[str(name.value)] = Code(origin.module, origin.attribute, self._file(origin.module) or initial)
         return found
 
 
@@ -271,15 +289,29 @@ def _table(tree: ast.Module) -> dict[str, str]:
     }
 
 
-def imported(tree: ast.Module, package: str) -> dict[str, str]:
-    """Imported name -> importable module, of the `from` imports of a package's __init__."""
-    found = {}
+def imported(tree: ast.Module, package: str) -> dict[str, Origin]:
+    """Imported name -> what it stands for, of the imports at the top of a package's __init__."""
+    found: dict[str, Origin] = {}
     for node in tree.body:
         if isinstance(node, ast.ImportFrom):
             parts = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             module = ".".join([*parts, *([node.module] if node.module else [])])
-            found.update({alias.asname or alias.name: module for alias in node.names})
+            found.update({alias.asname or alias.name: Origin(module, alias.name) for alias in node.names})
+        elif isinstance(node, ast.Import):
+            whole = {alias.asname or alias.name.partition(".")[0]: alias for alias in node.names}
+            found.update({name: Origin(alias.name if alias.asname else name) for name, alias in whole.items()})
     return found
+
+
+def _has_modules(folder: Path) -> bool:
+    """Whether a folder has Python files that can be imported, in it or in folders below."""
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return False
+    names = [entry.name.removesuffix(".py") for entry in entries if entry.name.endswith(".py")]
+    below = (Path(entry.path) for entry in entries if entry.name.isidentifier() and entry.is_dir())
+    return any(name.isidentifier() for name in names) or any(map(_has_modules, below))
 
 
 def checkout_in(folder: str, source: str) -> Checkout | None:

@@ -219,5 +219,9 @@ class Simulator(ABC):
     def model_xml(self) -> str:
         """The compiled model as MJCF, to view a recorded state later."""
 
+    def model_xml_of(self, env: int) -> str | None:
+        """The model of one environment, whose states are in `qpos`, `qvel` and `ctrl`; None if they are not there."""
+        return self.model_xml()
+
     def close(self) -> None:  # noqa: B027 - engines without threads have nothing to close
         """End the engine's threads."""

@@ -41,6 +41,7 @@ class StateRecorder:
         self.rings = {name: torch.zeros(length, *getattr(sim, name).shape) for name in FIELDS}  # (length, N, ...)
         self.pushes = 0
         self.dumps = 0
+        self._said = False
 
     def push(self) -> None:
         """Store the present states and controls; called once per control step, after it and before any reset."""
@@ -52,20 +53,36 @@ class StateRecorder:
     def dump(self, env_ids: Tensor, step: int) -> list[Path]:
         """Write one file for each of environments (n,) at control step `step`; returns the files.
 
-        A disk that is full or read-only only causes a warning: it must not end a training run.
+        A disk that is full or read-only only causes a warning: it must not end a training run. An environment whose
+        states the simulator does not show has no file.
         """
         written: list[Path] = []
-        for env in env_ids.tolist()[: max(0, self.max_files - self.dumps)]:
+        for env in env_ids.tolist():
+            if self.dumps >= self.max_files:
+                break
+            model_xml = self.sim.model_xml_of(env)
+            if model_xml is None:
+                self._say_what_is_missing(env)
+                continue
             file = self.path / f"step_{step:09d}_env_{env}.npz"
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
-                _write_complete(file, self._states(env) | {"env": env, "step": step, "model_xml": self.sim.model_xml()})
+                _write_complete(file, self._states(env) | {"env": env, "step": step, "model_xml": model_xml})
             except OSError as error:
                 log.warning("the last states of environment %d were not saved: %s", env, error)
                 break
             self.dumps += 1
             written.append(file)
         return written
+
+    def _say_what_is_missing(self, env: int) -> None:
+        if not self._said:
+            self._said = True
+            log.warning(
+                "the last states of environment %d are not saved: its model is not that of environment 0, which is the "
+                "only one that is recorded. Logged once.",
+                env,
+            )
 
     def _states(self, env: int) -> dict[str, Any]:
         """The states of one environment that were pushed, oldest first: name -> (T, ...)."""

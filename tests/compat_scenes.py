@@ -86,6 +86,13 @@ def scene(asset, num_envs: int = 2, at: Transform | None = None, ground: bool = 
     return sim
 
 
+def model_arrays(sim: Sim, row: int) -> dict[str, np.ndarray]:
+    """Every array of the model of an environment, which is the row of the first engine, by name."""
+    model = sim.engine.batch.get_model(row)
+    arrays = {name: getattr(model, name) for name in dir(model) if not name.startswith("_")}
+    return {name: value.copy() for name, value in arrays.items() if isinstance(value, np.ndarray)}
+
+
 def rotation_matrix(xyzw: np.ndarray) -> np.ndarray:
     """(3, 3) from a quaternion, from the definition."""
     x, y, z, w = xyzw

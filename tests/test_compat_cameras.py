@@ -84,6 +84,35 @@ def test_depth_is_minus_the_distance_along_the_view():
     np.testing.assert_allclose(depth[25:, 5], -1.0 / down, rtol=5e-3)
 
 
+@pytest.mark.parametrize("kind", ["heightfield", "mesh"])
+def test_terrain_has_its_number_beside_that_of_the_plane(kind):
+    """A step of 0.5 m, 10 m wide and 1 m deep, under the cube; the plane is number 3."""
+    sim, (env,) = scene()
+    samples = np.full((5, 11), 500, np.int16)
+    if kind == "heightfield":
+        params = gymapi.HeightFieldParams()
+        params.nbColumns, params.nbRows, params.vertical_scale = 5, 11, 0.001
+        params.column_scale, params.row_scale = 0.25, 1.0
+        add = gym.add_heightfield, samples.reshape(-1)
+    else:
+        x, y = np.meshgrid(np.arange(5) * 0.25, np.arange(11.0), indexing="ij")
+        vertices = np.stack([x, y, np.full(x.shape, 0.5)], -1).reshape(-1, 3).astype(np.float32)
+        corner = (np.arange(4)[:, None] * 11 + np.arange(10)).reshape(-1)
+        triangles = np.concatenate(
+            [np.stack([corner, corner + 11, corner + 12], 1), np.stack([corner, corner + 12, corner + 1], 1)]
+        ).astype(np.uint32)
+        params = gymapi.TriangleMeshParams()
+        params.nb_vertices, params.nb_triangles = len(vertices), len(triangles)
+        add = gym.add_triangle_mesh, vertices.reshape(-1), triangles.reshape(-1)
+    params.segmentation_id = 5
+    params.transform.p = gymapi.Vec3(-1.0, -5.0, 0.0)
+    add[0](sim, *add[1:], params)
+    _, numbers = images(sim, env, camera(env))
+    assert (numbers[CUBE] == 7).all()
+    assert numbers[29, 30] == 3
+    assert (numbers[21:23, 20:40] == 5).all()
+
+
 def test_segmentation_has_the_numbers_of_actors_bodies_and_ground():
     sim, (env,) = scene()
     handle = camera(env)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
+import sys
 
+import mujoco
 import numpy as np
 import pytest
 
 from livegym.compat.core import decompose
 from livegym.compat.core.asset import load_asset, sphere
+from livegym.compat.core.meshes import Meshes
 from livegym.compat.core.scene import Sim
 from livegym.compat.core.values import AssetOptions, Vec3
 from tests import compat_scenes as scenes
@@ -82,8 +84,8 @@ def test_the_share_that_is_missing_of_the_hull(folder):
     assert decompose._missing_share(np.array(solid.vertices), np.array(solid.faces)) == pytest.approx(0.0, abs=1e-6)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("coacd") is not None, reason="coacd is installed")
-def test_without_the_library_a_warning_names_mesh_and_remedy(folder, caplog):
+def test_without_the_library_a_warning_names_mesh_and_remedy(folder, caplog, monkeypatch):
+    monkeypatch.setitem(sys.modules, "coacd", None)  # as if it were not installed
     with caplog.at_level(logging.WARNING):
         assert rest(folder, vhacd_enabled=True) == (pytest.approx(ON_TOP, abs=2e-3), 1)
     assert "trough.obj: vhacd_enabled asks for convex pieces" in caplog.text
@@ -119,6 +121,54 @@ def test_each_object_of_a_file_is_a_piece(folder):
         count += len(piece.vertices)
     (folder / "trough.obj").write_text("\n".join(lines))
     assert rest(folder, convex_decomposition_from_submeshes=True) == (pytest.approx(INSIDE, abs=2e-3), 3)
+
+
+def test_pieces_that_cannot_be_kept_are_used_all_the_same(folder, caplog, monkeypatch):
+    """A container with a read-only home must not lose the minutes of a decomposition."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "trough.obj"))  # a file, so there can be no folder in it
+    monkeypatch.setattr(decompose, "_by_coacd", lambda *given: boxes())
+    with caplog.at_level(logging.WARNING):
+        assert rest(folder, vhacd_enabled=True) == (pytest.approx(INSIDE, abs=2e-3), 3)
+    assert "cannot be kept" in caplog.text
+    assert "XDG_CACHE_HOME=<folder>" in caplog.text
+
+
+def test_pieces_that_were_damaged_are_computed_again(folder, caplog, monkeypatch):
+    file = decompose._cache() / f"{decompose._digest(folder / 'trough.obj', AssetOptions().vhacd_params)}.npz"
+    decompose._keep(file, boxes())
+    file.write_bytes(file.read_bytes()[:100])
+    monkeypatch.setattr(decompose, "_by_coacd", lambda *given: boxes())
+    assert len(decompose.pieces(folder / "trough.obj", AssetOptions(vhacd_enabled=True))) == 3
+    assert f"{file}: these convex pieces cannot be read" in caplog.text
+    assert len(decompose._read(file)) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "option"),
+    [
+        ("odd.msh", b"\x00" * 40, "vhacd_enabled"),
+        ("odd.obj", b"v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3 9\no next\nf 1 2 3\n", "convex_decomposition_from_submeshes"),
+        ("odd.obj", b"v 0 0 zero\nf 1 1 1\n", "convex_decomposition_from_submeshes"),
+    ],
+)
+def test_a_mesh_that_has_no_readable_triangles_is_one_hull_and_a_warning_names_it(
+    tmp_path, caplog, name, content, option
+):
+    (tmp_path / name).write_bytes(content)
+    options = AssetOptions(**{option: True})
+    assert [decompose.pieces(tmp_path / name, options) for _ in range(2)] == [[], []]
+    assert caplog.text.count(f"{tmp_path / name}: {option} asks for convex pieces, but its triangles cannot") == 1
+    assert "Next: convert it to .obj" in caplog.text
+
+
+def test_names_of_pieces_and_of_meshes_never_meet(folder, monkeypatch):
+    """The first mesh is link_1, and the second, link, has pieces."""
+    (folder / "link_1.obj").write_text((folder / "trough.obj").read_text())
+    (folder / "link.obj").write_text((folder / "trough.obj").read_text())
+    monkeypatch.setattr(decompose, "pieces", lambda path, options: boxes() if path.stem == "link" else [])
+    meshes = Meshes(mujoco.MjSpec(), AssetOptions())
+    names = [name for stem in ("link_1", "link") for name in meshes.names_of(folder / f"{stem}.obj", np.ones(3))]
+    assert len(set(names)) == len(names) == 4
 
 
 @pytest.mark.slow

@@ -11,12 +11,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from livegym.compat.core import collision, properties, tendons
+from livegym.compat.core import attractors, collision, properties, tendons
 from livegym.compat.core.asset import box, sphere
 from livegym.compat.core.collision import ShapeClass
 from livegym.compat.core.drives import EFFORT, POS, VEL, coefficients
+from livegym.compat.core.enums import AXIS_TRANSLATION
 from livegym.compat.core.scene import Sim
-from livegym.compat.core.values import DOF_PROPERTIES, AssetOptions, PlaneParams, Vec3
+from livegym.compat.core.values import DOF_PROPERTIES, AssetOptions, AttractorProperties, PlaneParams, Vec3
 from livegym.utils.errors import UserError
 from tests import compat_scenes as scenes
 
@@ -332,6 +333,73 @@ def test_a_restored_snapshot_continues_identically(tmp_path):
     for _ in range(20):
         sim.simulate()
     np.testing.assert_array_equal(engine.qpos, first)
+
+
+def test_a_snapshot_has_all_that_follows_from_a_centre_of_mass(tmp_path):
+    """A body whose file has it at the origin is marked as such in the model, and MuJoCo would not look at another."""
+
+    walker = scenes.asset(tmp_path, scenes.WALKER.replace("0.1 0.02 -0.03", "0 0 0"))
+
+    def made() -> Sim:
+        sim = scenes.scene(walker, 2, gravity=0.0)
+        attractor = AttractorProperties(axes=AXIS_TRANSLATION, stiffness=400.0, damping=4.0, rigid_handle=0)
+        attractor.target = scenes.pose(x=0.1)
+        for env in sim.envs:
+            attractors.add(env, attractor)
+        return sim
+
+    sim = made()
+    sim.compile()
+    records = properties.get_bodies(sim.envs[1].actors[0])
+    records[0].com = Vec3(0.03, 0.02, 0.1)
+    properties.set_bodies(sim, sim.envs[1].actors[0], records, False)
+    for _ in range(10):
+        sim.simulate()
+    saved, fresh = sim.engine.snapshot(), made()
+    fresh.engine.restore(saved)
+    for row in range(2):
+        here = scenes.model_arrays(fresh, row)
+        for name, values in scenes.model_arrays(sim, row).items():
+            np.testing.assert_array_equal(here[name], values, f"{name} of environment {row}")
+    for one in (sim, fresh):
+        for _ in range(10):
+            one.simulate()
+    np.testing.assert_array_equal(fresh.engine.qpos, sim.engine.qpos)
+
+
+def uneven(sim: Sim, env: int, com: float = 0.1, product: float = 0.0) -> None:
+    """Move the centre of mass of a box along x, or give it a product of inertia."""
+    records = properties.get_bodies(sim.envs[env].actors[0])
+    records[0].com = Vec3(com, 0.0, 0.0)
+    records[0].inertia.x.y = records[0].inertia.y.x = product
+    properties.set_bodies(sim, sim.envs[env].actors[0], records, False)
+
+
+@pytest.mark.parametrize("changes", [{"com": 0.1}, {"com": 0.0, "product": 0.05}])
+def test_a_free_box_may_have_its_mass_elsewhere_in_some_environments(changes):
+    """MuJoCo takes such a box for one with a diagonal mass matrix, and refuses to change that later."""
+    asset = box(0.2, 0.3, 0.4, AssetOptions(angular_damping=0.0))
+    sim = scenes.scene(asset, 2, gravity=0.0)
+    uneven(sim, 1, **changes)
+    sim.engine.qvel[:, 3:] = [1.0, 2.0, 3.0]
+    for _ in range(20):
+        sim.simulate()
+    assert np.abs(sim.engine.qvel[0] - sim.engine.qvel[1]).max() > 1e-3
+    records = properties.get_bodies(sim.envs[0].actors[0])
+    uneven(sim, 0, **changes)  # another one may follow
+    properties.set_bodies(sim, sim.envs[0].actors[0], records, False)
+    sim.simulate()
+
+
+def test_the_first_one_is_refused_after_the_scene_was_compiled():
+    sim = scenes.scene(box(0.2, 0.3, 0.4, AssetOptions()), 2)
+    sim.compile()
+    with pytest.raises(UserError, match="Body box of robot: another centre of mass, or other axes of inertia"):
+        uneven(sim, 1)
+    heavier = properties.get_bodies(sim.envs[1].actors[0])
+    heavier[0].mass = 7.0
+    properties.set_bodies(sim, sim.envs[1].actors[0], heavier, True)
+    sim.simulate()
 
 
 def test_two_simulations_are_independent(tmp_path):

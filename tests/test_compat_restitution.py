@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -89,3 +91,19 @@ def test_a_restored_snapshot_bounces_again():
     other = dropped([0.0])
     other.engine.restore(saved)
     assert apexes(other)[0] == first[0]
+
+
+def test_the_threshold_may_be_changed_while_it_runs():
+    sim = dropped([1.6], height=0.001, dt=1 / 400)
+    sim.compile()
+    params = copy.deepcopy(sim.params)
+    params.physx.bounce_threshold_velocity = 0.05
+    sim.set_params(params)
+    assert apexes(sim, 0.2)[0] > 5e-4
+
+
+def test_a_restored_snapshot_without_restitution_bounces_no_more():
+    saved = dropped([0.0]).engine.snapshot()
+    sim = dropped([1.0])
+    sim.engine.restore(saved)
+    assert apexes(sim)[0] < 0.005

@@ -82,7 +82,7 @@ def block(folder, size) -> AssetModel:
     return load_asset(str(folder), file.name, AssetOptions())
 
 
-def fallen(assets, seconds: float = 1.5) -> Sim:
+def fallen(assets, seconds: float) -> Sim:
     """Each asset in an environment of its own falls on a plate of several shapes, turned a little."""
     plate = box(1.0, 1.0, 0.1, fixed())
     sim = Sim(scenes.params())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
+from pathlib import Path
 
 import pytest
 
@@ -172,6 +173,68 @@ def test_a_function_may_choose_the_class_by_the_configuration(tmp_path, caplog):
         assert record.record("toys-Choice")["files"]["toys/tasks/__init__.py"] == digest
         with pytest.raises(UserError, match="KeyError: 'fly'"):
             made("task.params.env.subtask=fly", task="toys:Choice", num_envs=2)
+
+
+MATHS = """
+import os.path
+import numpy as np
+import torch.nn as nn
+from . import swing
+from .swing import Swing as Pendulum
+
+
+def choose(cfg, *args, **kwargs):
+    kind = {module.__name__: Pendulum for module in (np, nn, os.path, swing)}["torch.nn"]
+    return kind(cfg, *args, **kwargs)
+"""
+NEEDS_MORE = """
+from .swing import Swing
+
+KINDS = {"swing": Swing}
+
+
+def choose(cfg, *args, **kwargs):
+    return KINDS[cfg["env"]["subtask"]](cfg, *args, **kwargs)
+"""
+
+
+def with_tasks(folder: Path, file: str, content: str, name: str) -> Path:
+    """A copy of the toys with a file in `tasks`, and a task of that name in the manner of Swing."""
+    folder = copied(folder)
+    place = folder / "toys" / "tasks" / file
+    place.parent.mkdir(exist_ok=True)
+    place.write_text(content)
+    yaml = folder / "toys" / "cfg" / "task" / "Swing.yaml"
+    text = yaml.read_text().replace("name: Swing", f"name: {name}").replace("env:\n", "env:\n  subtask: swing\n", 1)
+    (yaml.parent / f"{name}.yaml").write_text(text)
+    return folder
+
+
+def test_a_function_that_chooses_sees_all_kinds_of_imports(tmp_path):
+    folder = with_tasks(tmp_path, "__init__.py", MATHS, "choose")
+    with fresh_modules("toys"), project(folder):
+        assert type(made(task="toys:choose", num_envs=2)._loaded.env).__name__ == "Swing"
+
+
+def test_a_function_that_needs_more_than_imports_says_what(tmp_path):
+    folder = with_tasks(tmp_path, "__init__.py", NEEDS_MORE, "choose")
+    said = r"tasks/__init__\.py: the function choose needs KINDS, which this file"
+    with fresh_modules("toys"), project(folder), pytest.raises(UserError, match=said):
+        made(task="toys:choose", num_envs=2)
+
+
+@pytest.mark.parametrize(("file", "dots"), [("__init__.py", "."), ("more/__init__.py", "..")])
+def test_a_class_may_be_in_the_init_of_a_package(tmp_path, file, dots):
+    content = f"from {dots}swing import Swing\n\n\nclass Other(Swing):\n    pass\n"
+    folder = with_tasks(tmp_path, file, content, "Other")
+    with fresh_modules("toys"), project(folder):
+        assert type(made(task="toys:Other", num_envs=2)._loaded.env).__name__ == "Other"
+
+
+def test_a_class_may_be_imported_under_another_name(tmp_path):
+    content = 'from .swing import Swing as Pendulum\n\nTASKS = {"Other": Pendulum}\n'
+    found = checkout_in(str(with_tasks(tmp_path, "__init__.py", content, "Other")), "projectDir")
+    assert (found.code("Other").module, found.code("Other").attribute) == ("toys.tasks.swing", "Swing")
 
 
 def test_a_changed_file_is_a_warning_that_names_both_hashes(tmp_path, caplog):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -11,7 +15,9 @@ from livegym.compat.foreign import composed
 from livegym.projects.checkout import Checkout
 from livegym.utils.errors import UserError
 from tests.isaac_toys import GRIPPERS, copied, grippers, made, needs_isaacgym, project  # noqa: F401 - a fixture
+from tests.patience import PATIENCE_S
 
+ROOT = Path(__file__).parent.parent
 pytestmark = [needs_isaacgym, pytest.mark.usefixtures("grippers")]
 
 TASK = "isaac_grippers:Pinch"
@@ -69,6 +75,32 @@ def test_keys_of_its_own_configuration_are_understood(caplog):
     assert "sim.substeps=4 is task.params.sim.substeps=4 here" in caplog.messages
     with pytest.raises(UserError, match=r"task\.liftHight=0\.05: there is no such key"):
         compose([f"task={TASK}", "task.liftHight=0.05"])
+
+
+def test_a_tasks_own_key_is_not_taken_for_one_of_the_run_whose_last_word_is_the_same(tmp_path):
+    folder = copied(tmp_path, GRIPPERS)
+    yaml = folder / "grippers" / "cfg" / "task" / "Pinch.yaml"
+    text = yaml.read_text()
+    yaml.write_text(text.replace("\nenv:\n", "\nenv:\n  box: {seed: 1, priority: 2, log: 3}\n", 1))
+    assert "box:" in yaml.read_text()
+    typed = ["env.box.seed=5", "task.env.box.log=7", "env.numEnvs=12", "env.device=cpu", "sim.seed=9"]
+    with project(folder):
+        config = to_typed(compose([f"task={TASK}", *typed]))
+    box = config.task.params.env.box
+    assert (box.seed, box.log, config.numEnvs, config.seed) == (5, 7, 12, 9)
+
+
+def test_the_log_says_which_key_was_set_before_logging_is_set_up():
+    code = f"""
+from livegym.projects import registry
+registry.use({str(GRIPPERS)!r})
+from livegym.cfg.upstream_keys import with_upstream_keys
+with_upstream_keys(["task=isaac_grippers-Pinch", "sim.substeps=4"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
+    assert "sim.substeps=4 is task.params.sim.substeps=4 here" in done.stdout + done.stderr
 
 
 def test_yaml_that_hydra_cannot_compose_is_an_error_with_its_file(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import logging
 import os
 import re
@@ -160,6 +161,42 @@ except ModuleNotFoundError as error: print(error)
     said = in_a_process(code)
     assert said.startswith("rsl_rl.runners.OnPolicyRunner is used, but rsl_rl is not installed")
     assert "pip install rsl_rl" in said
+
+
+READY = """
+try:
+    import absentia
+except ImportError:
+    absentia = None
+
+
+def inner():
+    try:
+        from absentia.sim import Model
+    except (ModuleNotFoundError, AttributeError):
+        return None
+    return Model
+
+
+def outer():
+    import absentia
+
+    return absentia
+"""
+
+
+def test_code_that_is_ready_for_an_absent_library_is_told_the_truth(tmp_path, monkeypatch):
+    """The stand-in would be taken for the library, and fail when it is used."""
+    (tmp_path / "ready.py").write_text(READY)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(ABSENT, "absentia", "it is for this test")
+    install()
+    with fresh_modules("absentia", "ready"):
+        ready = importlib.import_module("ready")
+        assert ready.absentia is None
+        assert ready.inner() is None
+        assert importlib.util.find_spec("absentia") is None
+        assert ready.outer().Model.__name__ == "Model"
 
 
 def test_the_document_names_every_stand_in():

@@ -25,6 +25,8 @@ TASKS = {  # task -> observations, actions, actors of an environment
     "ShadowHand": (211, 20, 3),
     "Trifinger": (41, 9, 5),
 }
+CUBOIDS = {"AllegroKuka": (117, 23, 4), "AllegroKukaTwoArmsLSTM": (196, 46, 5)}
+"""Their environments have cuboids of different sizes. Likewise: observations, actions, actors."""
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +52,40 @@ def test_nothing_becomes_unstable_and_velocities_agree_with_jacobians(name, chec
     print_hashes(checkout)
     assert report.unstable == 0
     agree(env)
+
+
+@pytest.mark.parametrize("name", CUBOIDS)
+def test_cuboids_of_different_sizes_share_one_engine(name, checkout):
+    observations, actions, actors = CUBOIDS[name]
+
+    def check(step) -> None:
+        assert torch.isfinite(step.reward).all()
+
+    with project(checkout):
+        env = made("sim.threads=1", task=f"isaacgymenvs:{name}", num_envs=N)
+        assert (env.layout.width("policy"), env.task.action_spec.size) == (observations, actions)
+        (group,) = env._loaded.env.sim.groups
+        engine = group.engine
+        assert (len(engine.layout.actors), engine.sizes) == (actors, N)
+        sizes_are_those_of_the_files(group)
+        cost = play_at_random(env, STEPS, check)
+    report = env.drain_report()
+    print(f"{name}: {cost:.0f} us of processor time per environment step, {report.episodes} episodes")
+    print_hashes(checkout)
+    assert report.unstable == 0
+    sizes_are_those_of_the_files(group)
+
+
+def sizes_are_those_of_the_files(group) -> None:
+    """Each environment's shapes have the sizes of its own files, and no cuboid is that of another environment."""
+    for env in group.envs:
+        model = group.engine.batch.get_model(env.row)
+        for actor, slot in zip(env.actors, group.engine.layout.actors, strict=True):
+            shapes = np.array(actor.asset.shapes, int)
+            np.testing.assert_array_equal(model.geom_size[slot.geoms], actor.asset.model.geom_size[shapes])
+    (handle,) = {actor.handle for env in group.envs for actor in env.actors if actor.name == "object"}
+    half = group.engine.per_env("geom_size")[:, group.engine.layout.actors[handle].geoms]
+    assert len({row.tobytes() for row in half}) == N
 
 
 def agree(env) -> None:

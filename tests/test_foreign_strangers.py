@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from livegym.compat import install
 from tests.foreign_runs import play_at_random, print_hashes, show_on_a_page_and_in_a_video
 from tests.isaac_toys import fresh_modules, made, needs_isaacgym, project
 from tests.processes import run
@@ -60,17 +59,6 @@ def checkout_of(stranger: Stranger) -> Path:
     return Path(os.path.realpath(folder))
 
 
-def skip_without_cameras(stranger: Stranger) -> None:
-    """Skips a task whose constructor makes a camera that it never reads, if cameras are refused here."""
-    if stranger.variable != "HUMANOID_GYM":
-        return
-    install()
-    from isaacgym import gymapi
-
-    if "Absent" in gymapi.Gym.create_camera_sensor.__qualname__:
-        pytest.skip(f"{stranger.task} makes a camera sensor, which livegym's isaacgym refuses")
-
-
 @pytest.mark.parametrize("stranger", STRANGERS, ids=lambda one: one.task)
 def test_nothing_becomes_unstable_in_200_steps_of_64_environments(stranger):
     checkout = checkout_of(stranger)
@@ -79,7 +67,6 @@ def test_nothing_becomes_unstable_in_200_steps_of_64_environments(stranger):
         assert torch.isfinite(step.reward).all()
 
     with fresh_modules("tasks", "utils"), project(checkout):
-        skip_without_cameras(stranger)
         env = made("sim.threads=1", *stranger.overrides, task=stranger.task, num_envs=N)
         widths = (env.layout.width("policy"), env.layout.width("privileged"), env.task.action_spec.size)
         assert widths == stranger.widths
@@ -93,7 +80,6 @@ def test_nothing_becomes_unstable_in_200_steps_of_64_environments(stranger):
 @pytest.mark.parametrize("stranger", [STRANGERS[0], STRANGERS[3], STRANGERS[-1]], ids=lambda one: one.task)
 def test_it_is_trained_and_shown_on_a_page_and_in_a_video(stranger, tmp_path):
     checkout = checkout_of(stranger)
-    skip_without_cameras(stranger)
     settings = (f"projectDir={checkout}", "numEnvs=16", "maxIterations=5", *stranger.overrides)
     done = run(tmp_path, "config=train_headless", f"task={stranger.task}", *settings)
     assert done.returncode == 0, done.stdout

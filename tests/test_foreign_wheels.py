@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,6 +29,27 @@ def test_modules_are_found_without_imports():
     assert found.neighbours == {"tasks": WHEELS / "wheels" / "tasks", "utils": WHEELS / "wheels" / "utils"}
     code = found.code("spin")  # tasks/__init__.py says: from tasks.spin import Spinner
     assert (code.module, code.attribute) == ("wheels.tasks.spin", "Spinner")
+
+
+def test_a_folder_of_data_does_not_hide_the_library_of_its_name(tmp_path):
+    """wandb writes into a folder of its name where a program starts, and keeps code of runs there."""
+    folder = copied(tmp_path, WHEELS)
+    (folder / "wheels" / "numpy").mkdir()
+    code = folder / "wheels" / "torch" / "run-20260101-1" / "files" / "code" / "train.py"
+    code.parent.mkdir(parents=True)
+    code.write_text("")
+    assert set(neighbours(folder)) == {"tasks", "utils"}
+    inner = folder / "wheels" / "torch" / "inner" / "more.py"
+    inner.parent.mkdir()
+    inner.write_text("")
+    assert set(neighbours(folder)) == {"tasks", "torch", "utils"}
+
+
+def neighbours(folder: Path) -> dict[str, Path]:
+    """The modules that code in a checkout imports without its package's name."""
+    found = checkout_in(str(folder), "projectDir")
+    assert found is not None
+    return found.neighbours
 
 
 @pytest.mark.usefixtures("wheels")

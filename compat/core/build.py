@@ -8,6 +8,7 @@ do. Friction is averaged with the ground's, and robots' shapes have priority ove
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import mujoco
@@ -31,15 +32,21 @@ OPTIONS = (
 FORCE_SENSOR = ("mjSENS_FRAMELINACC", "mjSENS_FRAMEANGACC", "mjSENS_FRAMEANGVEL")
 
 
-def build(sim: Scene, env: Env) -> tuple[mujoco.MjSpec, mujoco.MjModel, Layout]:
+def build(
+    sim: Scene, env: Env, uneven: Collection[tuple[int, int]] = ()
+) -> tuple[mujoco.MjSpec, mujoco.MjModel, Layout]:
     """Return the specification and the model of one environment, and its layout.
 
-    Raises UserError if MuJoCo refuses the scene.
+    `uneven` bodies, by actor and number, may get other centres of mass or axes of inertia; a single free body with both
+    at its origin has a simpler mass matrix otherwise. Raises UserError if MuJoCo refuses the scene.
     """
     spec = _empty(sim)
     terrain.add(spec, sim.ground)
     for handle, actor in enumerate(env.actors):
         _attach(spec, actor, f"{handle}/")
+    for handle, body in uneven:
+        if handle < len(env.actors) and body < len(env.actors[handle].asset.bodies):
+            spec.body(f"{handle}/{env.actors[handle].asset.body_names[body]}").simple = 0
     attractors.add_to_spec(spec, env)
     sensors = _Sensors(spec)
     sensors.add_forces(env)

@@ -18,6 +18,7 @@ import math
 import struct
 import weakref
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 import mujoco
@@ -140,9 +141,11 @@ def pose_of(env: Env, camera: CameraSensor) -> tuple[np.ndarray, np.ndarray]:
 class Cameras:
     """Draws the cameras of a simulation. It belongs to the thread that renders first, with its GL context."""
 
-    def __init__(self, ground_segmentation: int) -> None:
-        self._ground = ground_segmentation
+    def __init__(self, ground: Mapping[str, int]) -> None:
+        """`ground`: the number in segmentations of each shape of the ground, by its geom's name."""
+        self._ground = ground
         self._size = (0, 0)
+        self._scenes: dict[int, tuple[mujoco.MjModel, mujoco.MjData, mujoco.MjvScene]] = {}  # by the group's engine
         self._contexts: dict[int, tuple[Any, mujoco.MjrContext]] = {}  # by the group's engine
         weakref.finalize(self, _free, self._contexts).atexit = False
 
@@ -154,10 +157,12 @@ class Cameras:
 
     def _render(self, env: Env) -> None:
         batch = env.group.engine.batch
-        model, data = batch.get_model(env.row), batch.get_data(env.row)
+        model, data, scene = self._scene(env)
+        batch.get_model(env.row, model)
+        batch.get_data(env.row, data)
         for follow in (mujoco.mj_kinematics, mujoco.mj_comPos, mujoco.mj_camlight, mujoco.mj_tendon):
             follow(model, data)
-        scene, option = mujoco.MjvScene(model, MOST_GEOMS), mujoco.MjvOption()
+        option = mujoco.MjvOption()
         option.sitegroup[:] = 0
         camera = mujoco.MjvCamera()
         mujoco.mjv_updateScene(model, data, option, None, camera, mujoco.mjtCatBit.mjCAT_ALL, scene)
@@ -166,6 +171,14 @@ class Cameras:
         for sensor in env.cameras:
             if sensor is not None:
                 self._draw(env, sensor, scene, numbers)
+
+    def _scene(self, env: Env) -> tuple[mujoco.MjModel, mujoco.MjData, mujoco.MjvScene]:
+        """A model, its data and a scene, which all environments of a group use in turn: meshes are copied once."""
+        key = id(env.group.engine)
+        if key not in self._scenes:
+            model = env.group.engine.batch.get_model(env.row)
+            self._scenes[key] = model, mujoco.MjData(model), mujoco.MjvScene(model, MOST_GEOMS)
+        return self._scenes[key]
 
     def _context(self, env: Env, width: int, height: int) -> mujoco.MjrContext:
         """A context for pictures of that size; its meshes are those of the group's model."""
@@ -250,12 +263,15 @@ def _metres(depth: np.ndarray, near: float, far: float) -> np.ndarray:
     return np.where(depth >= 1.0, -np.inf, -distance)
 
 
-def _segmentation(env: Env, model: mujoco.MjModel, ground: int) -> np.ndarray:
+def _segmentation(env: Env, model: mujoco.MjModel, ground: Mapping[str, int]) -> np.ndarray:
     """(geoms,) the number of each geom in a segmentation."""
-    of_body = [ground]
+    of_body = [0]
     for actor in env.actors:
         of_body += [actor.segmentations.get(body, actor.segmentation) for body in range(len(actor.asset.bodies))]
-    return np.array(of_body, np.int32)[model.geom_bodyid]
+    numbers = np.array(of_body, np.int32)[model.geom_bodyid]
+    for name, number in ground.items():
+        numbers[model.geom(name).id] = number
+    return numbers
 
 
 def _paint(env: Env, scene: mujoco.MjvScene, model: mujoco.MjModel) -> None:

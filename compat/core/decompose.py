@@ -10,23 +10,39 @@ a mesh, so the pieces are kept in a folder of the user's cache, under a hash of 
 from __future__ import annotations
 
 import hashlib
+import io
 import logging
 import os
-import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import mujoco
 import numpy as np
 
 from livegym.compat.core.records import AssetOptions, VhacdParams
+from livegym.utils.files import atomic_write_bytes
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 HOLLOW = 0.03
 """Share of its hull that a mesh lacks, above which it is decomposed."""
 CONCAVITY = 0.05
 """How far CoACD's pieces may be from convex, of the mesh's size: its own default."""
+UNREADABLE = (
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ImportError,
+    NotImplementedError,
+    OSError,
+    SyntaxError,
+)
+"""Errors of readers about a mesh file that is damaged or of another kind."""
 VERSION = 1
 """Counts changes of what is kept in the cache."""
 INSTALL = "pip install 'livegym[convex]' (or pip install coacd)"
@@ -45,15 +61,19 @@ def pieces(path: Path, options: AssetOptions) -> list[Piece]:
     Logs a warning if it should have pieces and cannot.
     """
     if options.convex_decomposition_from_submeshes and path.suffix.lower() == ".obj":
-        parts = _objects(path)
+        parts = _if_readable(path, "convex_decomposition_from_submeshes", lambda: _objects(path)) or []
         if len(parts) > 1:
             return parts
     if not options.vhacd_enabled:
         return []
     file = _cache() / f"{_digest(path, options.vhacd_params)}.npz"
-    if file.is_file():
-        return _read(file)
-    vertices, faces = _triangles(path)
+    kept = _read(file)
+    if kept:
+        return kept
+    triangles = _if_readable(path, "vhacd_enabled", lambda: _triangles(path))
+    if triangles is None:
+        return []
+    vertices, faces = triangles
     missing = _missing_share(vertices, faces)
     if missing <= HOLLOW:
         return []
@@ -61,6 +81,20 @@ def pieces(path: Path, options: AssetOptions) -> list[Piece]:
     if parts:
         _keep(file, parts)
     return parts
+
+
+def _if_readable(path: Path, option: str, read: Callable[[], T]) -> T | None:
+    """The result of `read`; None after a warning if the file cannot be read as triangles: MuJoCo may still read it."""
+    try:
+        return read()
+    except UNREADABLE as error:
+        _warn_once(
+            path,
+            "%s: %s asks for convex pieces, but its triangles cannot be read (%s): it collides as one convex hull. "
+            "Next: convert it to .obj or binary .stl, or leave that option out",
+            path, option, " ".join(str(error).split()) or type(error).__name__,
+        )  # fmt: skip
+        return None
 
 
 def _cache() -> Path:
@@ -104,17 +138,22 @@ def _hull_volume(vertices: np.ndarray) -> float:
 _warned: set[Path] = set()
 
 
+def _warn_once(path: Path, message: str, *values: object) -> None:
+    if path not in _warned:
+        _warned.add(path)
+        log.warning(message, *values)
+
+
 def _by_coacd(path: Path, vertices: np.ndarray, faces: np.ndarray, params: VhacdParams, missing: float) -> list[Piece]:
     try:
         import coacd
     except ImportError:
-        if path not in _warned:
-            _warned.add(path)
-            log.warning(
-                "%s: vhacd_enabled asks for convex pieces, and its convex hull fills %.0f %% that the mesh leaves "
-                "empty, but coacd is not installed: it collides as the solid hull. Next: %s",
-                path, 100.0 * missing, INSTALL,
-            )  # fmt: skip
+        _warn_once(
+            path,
+            "%s: vhacd_enabled asks for convex pieces, and its convex hull fills %.0f %% that the mesh leaves empty, "
+            "but coacd is not installed: it collides as the solid hull. Next: %s",
+            path, 100.0 * missing, INSTALL,
+        )  # fmt: skip
         return []
     log.info("%s: decomposing it into convex pieces, once for each user and mesh", path)
     coacd.set_log_level("error")
@@ -130,20 +169,33 @@ def _by_coacd(path: Path, vertices: np.ndarray, faces: np.ndarray, params: Vhacd
 
 
 def _keep(file: Path, parts: list[Piece]) -> None:
-    """Write pieces, complete or not at all."""
-    file.parent.mkdir(parents=True, exist_ok=True)
+    """Write pieces, complete or not at all. A folder that cannot be written is a warning: the pieces are there."""
     arrays: dict[str, Any] = {}
     for number, part in enumerate(parts):
         arrays[f"v{number}"], arrays[f"f{number}"] = part
-    handle, name = tempfile.mkstemp(dir=file.parent, suffix=".part")
-    with os.fdopen(handle, "wb") as out:
-        np.savez_compressed(out, **arrays)
-    os.replace(name, file)
+    stream = io.BytesIO()
+    np.savez_compressed(stream, **arrays)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write_bytes(file, stream.getvalue())
+    except OSError as error:
+        log.warning(
+            "the convex pieces of a mesh cannot be kept (%s): the next start computes them again. Next: let %s be "
+            "written, or name another folder with XDG_CACHE_HOME=<folder>",
+            error, file.parent,
+        )  # fmt: skip
 
 
 def _read(file: Path) -> list[Piece]:
-    with np.load(file, allow_pickle=False) as arrays:
-        return [Piece(arrays[f"v{number}"], arrays[f"f{number}"]) for number in range(len(arrays.files) // 2)]
+    """The pieces that were kept; [] if there are none, or if the file is damaged."""
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            return [Piece(arrays[f"v{number}"], arrays[f"f{number}"]) for number in range(len(arrays.files) // 2)]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, LookupError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        log.warning("%s: these convex pieces cannot be read (%s), so they are computed again", file, error)
+        return []
 
 
 def _objects(path: Path) -> list[Piece]:

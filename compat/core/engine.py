@@ -21,7 +21,7 @@ from mujoco.batch import Batch, SimulationError
 
 from livegym.compat.core import rotation
 from livegym.compat.core.drives import Drives
-from livegym.compat.core.fields import different_sizes
+from livegym.compat.core.fields import Sizes
 from livegym.compat.core.layout import Layout
 from livegym.compat.core.restitution import Restitution
 from livegym.compat.core.weights import Weights
@@ -35,6 +35,8 @@ FIRST_BAD = int(mujoco.mjtWarning.mjWARN_BADQPOS)
 DERIVED = ("actuator_acc0", "body_invweight0", "body_subtreemass", "dof_M0", "dof_invweight0")
 DERIVED_OF_TENDONS = ("tendon_invweight0", "tendon_length0")
 """The fields that `set_const` gives each environment."""
+FRAMES = ("body_sameframe", "bvh_aabb", "dof_length", "geom_rbound", "geom_sameframe", "site_sameframe")
+"""Likewise: a centre of mass that was set counts only if its body's sameframe says that it is elsewhere."""
 FORCES = ("sensordata", "qfrc_actuator", "qacc", "qfrc_spring", "qfrc_damper", "cfrc_ext", "ten_velocity")
 
 
@@ -44,16 +46,15 @@ class Engine:
     def __init__(
         self,
         spec: mujoco.MjSpec,
-        models: list[mujoco.MjModel],
-        rows: list[np.ndarray],
+        model: mujoco.MjModel,
+        others: list[tuple[np.ndarray, Sizes]],
         layout: Layout,
         props: np.ndarray,
         substeps: int,
         threads: int,
         bounce_threshold: float = 0.2,
     ) -> None:
-        """`rows[i]`: the environments of `models[i]`; the first model is asked for names. `bounce_threshold`: m/s."""
-        model = models[0]
+        """`others`: environments that are not of `model`, and what they have instead. `bounce_threshold`: m/s."""
         self.spec = spec
         self.layout = layout
         self.num_envs = num_envs = len(props)
@@ -63,17 +64,19 @@ class Engine:
         self._batch = Batch(model, num_envs, threads)
         self._batch.reset(stage=NONE)
         self._expanded: set[str] = set()
-        self._models, self._model_rows = models, rows
-        self._model_of = np.zeros(num_envs, int)  # (N,) an index into `models`
-        self._expand_differences()
+        self.sizes = 1 + len(others)  # how many models that differ in sizes and masses share the batch
+        self._weights = [Weights(model, layout.geoms), *(sizes.weights for _, sizes in others)]
+        self._size_of = np.zeros(num_envs, int)  # (N,) an index into `_weights`
+        self._compiled: dict[str, np.ndarray] = {}  # (N, ...) the fields in which the models differ
+        self._expand_differences(others)
         self.drives = Drives(self._batch, layout, props)
         self._stale = np.ones(num_envs, bool)  # the state is newer than the kinematic outputs
         self._refused = np.zeros(num_envs, int)  # how often MuJoCo raised an error
         self._refused_now: set[int] = set()  # in the last step
         self._kept: dict[str, np.ndarray] = {}
         self._pushed = False
-        self._weights = [Weights(each, layout.geoms) for each in models]
-        self.restitution = Restitution(num_envs, model, bounce_threshold)
+        solref, solimp = (self._usual(field) for field in ("geom_solref", "geom_solimp"))
+        self.restitution = Restitution(model, solref, solimp, bounce_threshold)
         self.qpos = self._batch.bind("qpos")
         self.qvel = self._batch.bind("qvel")
         self.ctrl = self._batch.bind("ctrl")
@@ -82,20 +85,24 @@ class Engine:
         self.mocap_pos = self._batch.bind("mocap_pos")
         self.mocap_quat = self._batch.bind("mocap_quat")
 
-    def _expand_differences(self) -> None:
-        """Give the environments of other models than the first their sizes and masses."""
-        for number, (model, rows) in enumerate(zip(self._models, self._model_rows, strict=True)):
-            self._model_of[rows] = number
-            for field in different_sizes(self._models[0], model):
-                values = self.expand(field)
-                values[rows] = getattr(model, field)[: values.shape[1]]  # in bvh_aabb, the volumes of meshes follow
+    def _expand_differences(self, others: list[tuple[np.ndarray, Sizes]]) -> None:
+        """Give the environments of other models their sizes and masses."""
+        for number, (rows, sizes) in enumerate(others, 1):
+            self._size_of[rows] = number
+            for field, own in sizes.fields.items():
+                self.expand(field)[rows] = own
+        self._compiled = {field: self._batch.expand(field).copy() for field in self._expanded}
 
     def as_compiled(self, field: str, envs: np.ndarray | slice = slice(None)) -> np.ndarray:
         """A model field as the files of these environments have it, (n, ...), or (1, ...) if they have one model."""
-        if len(self._models) == 1:
-            shared: np.ndarray = getattr(self.model, field)[None]
+        shared: np.ndarray = getattr(self.model, field)[None]
+        if self.sizes == 1:
             return shared
-        return np.stack([getattr(model, field) for model in self._models])[self._model_of[envs]]
+        return self._compiled.get(field, np.broadcast_to(shared, (self.num_envs, *shared.shape[1:])))[envs]
+
+    def _usual(self, field: str) -> np.ndarray:
+        values = self.as_compiled(field)
+        return np.broadcast_to(values, (self.num_envs, *values.shape[1:]))
 
     @property
     def batch(self) -> Batch:
@@ -285,24 +292,24 @@ class Engine:
         Drives count with all of their gains, even those that are at their limit now and add less.
         """
         self.drives.with_all_armature(envs, lambda: self._batch.set_const(envs))
-        self._expanded.update(DERIVED)
+        self._expanded.update(DERIVED + FRAMES)
         if self.model.ntendon:
             self._expanded.update(DERIVED_OF_TENDONS)
         weights = [self._batch.expand(field) for field in ("dof_invweight0", "body_invweight0")]
         corrected = [values[envs] for values in weights]
         others = [self.per_env(name)[envs] for name in ("dof_M0", "body_mass", "body_ipos")]
-        self._correct(self._model_of[envs], corrected, others)
+        self._correct(self._size_of[envs], corrected, others)
         for values, new in zip(weights, corrected, strict=True):
             values[envs] = new
         self._stale[envs] = True
 
-    def _correct(self, model_of: np.ndarray, corrected: list[np.ndarray], others: list[np.ndarray]) -> None:
-        """Correct the inverse weights of environments with these models, in place."""
-        if len(self._models) == 1:
+    def _correct(self, size_of: np.ndarray, corrected: list[np.ndarray], others: list[np.ndarray]) -> None:
+        """Correct the inverse weights of environments of these sizes, in place."""
+        if self.sizes == 1:
             self._weights[0].correct(*corrected, *others)
             return
-        for number in np.unique(model_of):
-            own = np.flatnonzero(model_of == number)
+        for number in np.unique(size_of):
+            own = np.flatnonzero(size_of == number)
             parts = [values[own] for values in corrected]
             self._weights[number].correct(*parts, *(values[own] for values in others))
             for values, part in zip(corrected, parts, strict=True):
@@ -326,18 +333,18 @@ class Engine:
         rows = {"state": self._batch.state.copy(), "warning": self._batch.warning.copy()}
         fields = sorted(self._expanded | self.drives.expanded)
         rows |= {f"model/{field}": self._batch.expand(field).copy() for field in fields}
-        if self.restitution.asked_for:
-            rows["restitution"] = self.restitution.values.copy()
+        rows["restitution"] = self.restitution.values.copy()
         return rows | self.drives.snapshot()
 
     def restore(self, snapshot: dict[str, np.ndarray]) -> None:
         """Return to a snapshot of this engine, or of one with the same scene; what was set before counts no more."""
         self.flush_first()
         fields = {key.removeprefix("model/"): rows for key, rows in snapshot.items() if key.startswith("model/")}
-        for field in self._expanded | self.drives.expanded | fields.keys():
+        unsaved = FRAMES if "body_subtreemass" in fields else ()  # by earlier releases: those of here fit better
+        for field in (self._expanded | self.drives.expanded | fields.keys()) - (set(unsaved) - fields.keys()):
             self.expand(field)[:] = fields[field] if field in fields else self._shared(field)
         self.drives.restore(snapshot)
-        if "restitution" in snapshot:
+        if "restitution" in snapshot:  # earlier releases saved it only if there was any
             everything = np.arange(self.num_envs)
             self.restitution.set(everything, np.arange(self.model.ngeom), snapshot["restitution"])
         self.restitution.forget()

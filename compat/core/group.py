@@ -1,6 +1,6 @@
 """The environments that one engine steps, with what has been written into its batch.
 
-group = Group(scene, variants)       # environments of one make-up, or of one except for sizes and masses
+group = Group(scene, make_up, 0)     # environments of one make-up, or of one except for sizes and masses
 group.engine.step()
 group.ids                            # (n,) their numbers in the simulation; env.row is the inverse
 """
@@ -13,32 +13,29 @@ import numpy as np
 
 from livegym.compat.core import properties, scaling
 from livegym.compat.core.engine import Engine
-from livegym.compat.core.makeup import Variant
+from livegym.compat.core.makeup import MakeUp
 from livegym.compat.core.record import EnvGroup, Scene
 from livegym.compat.core.values import Transform
 
 
 class Group(EnvGroup):
-    """Environments of one engine, which is made of their variants."""
+    """Environments of one engine."""
 
     engine: Engine
 
-    def __init__(self, scene: Scene, variants: list[Variant], threads: int) -> None:
-        envs = [env for variant in variants for env in variant.envs]
-        super().__init__(sorted(envs, key=lambda env: env.index))
-        self.filters = properties.filters(self.envs[0])
-        for variant in variants:
-            properties.write_model(variant.envs[0], variant.model, variant.layout)
-        first = variants[0]
-        rows = [np.array([env.row for env in variant.envs]) for variant in variants]
+    def __init__(self, scene: Scene, make_up: MakeUp, threads: int) -> None:
+        """`threads`: 0 is one for each processor that this process may use."""
+        super().__init__(sorted(make_up.all_envs, key=lambda env: env.index))
+        others = [(np.array([env.row for env in envs]), sizes) for envs, sizes in make_up.others]
         props = properties.dof_table(self.envs)
-        models = [variant.model for variant in variants]
-        threads = min(threads or os.cpu_count() or 1, len(self.envs))
+        threads = min(threads or processors(), len(self.envs))
         threshold = float(scene.params.physx.bounce_threshold_velocity)
         substeps = int(scene.params.substeps)
-        self.engine = Engine(first.spec, models, rows, first.layout, props, substeps, threads, threshold)
+        self.engine = Engine(
+            make_up.spec, make_up.model, others, make_up.layout, props, substeps, threads, threshold
+        )  # fmt: skip
         properties.write_restitution(self)
-        properties.mark_different(self, (variant.envs for variant in variants))
+        properties.mark_different(self, [make_up.envs, *(envs for envs, _ in make_up.others)])
         scaling.write(self)
         self.engine.flush_first = lambda: properties.flush(self)
         self._place()
@@ -49,6 +46,11 @@ class Group(EnvGroup):
             poses = np.array([_pose(env.actors[handle].pose) for env in self.envs])
             slot.write_pose(self.engine, slice(None), poses)
         self.engine.moved()
+
+
+def processors() -> int:
+    """How many processors this process may use; a machine may have more."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _pose(pose: Transform) -> list[float]:

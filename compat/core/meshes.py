@@ -23,17 +23,6 @@ HULL_VERTICES = 64
 """Most vertices of a convex hull, as PhysX has it."""
 THICKNESS = 1e-3
 """Thickness (m) that a flat mesh gets."""
-UNREADABLE = (
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    ImportError,
-    NotImplementedError,
-    OSError,
-    SyntaxError,
-)
-"""Errors of trimesh's readers about a file that is damaged or of another kind."""
 LEVELS = 6
 """Folders above the asset's own in which a mesh is searched."""
 
@@ -85,7 +74,7 @@ class Meshes:
         if key not in self._names:
             name = f"{path.stem}_{len(self._names)}"
             parts = decompose.pieces(path, self._options)
-            self._names[key] = [f"{name}_{number}" for number in range(len(parts))]
+            self._names[key] = [f"{name}.{number}" for number in range(len(parts))]  # no name of a whole mesh
             for each, part in zip(self._names[key], parts, strict=True):
                 self._add(each, path, scale, part)
             if not parts:
@@ -119,7 +108,7 @@ def vertices(path: Path) -> np.ndarray:
     """The vertices (n, 3) of a mesh file of any format. Raises ValueError if it cannot be read."""
     try:
         points = _of_stl(path.read_bytes()) if path.suffix.lower() == ".stl" else _by_trimesh(path)
-    except UNREADABLE as error:
+    except decompose.UNREADABLE as error:
         raise ValueError(f"{path}: {error}") from None
     if not np.isfinite(points).all():
         raise ValueError(f"{path}: its vertices are not finite")

@@ -3,8 +3,8 @@
     mobility = Mobility(model, layout.qvel, num_envs)
     mobility.inertia(armature)                 # (N, D) kg m^2 or kg
 
-The diagonal M_ii is what it meets while they are locked, which is more. Masses and pose are those of the model;
-armature may differ between environments.
+The diagonal M_ii is what it meets while they are locked, which is more. Masses and pose are those of the model, so
+masses that are set later do not count; armature may differ between environments.
 """
 
 from __future__ import annotations

@@ -110,8 +110,46 @@ def set_bodies(sim: Scene, actor: Actor, records: list[RigidBodyProperties], rec
             record.inertia, record.invInertia = before.inertia, before.invInertia
         elif recompute_inertia:
             give_inertia(record, before.inertia.to_matrix() * (record.mass / before.mass))
+    if sim.compiled:
+        _refuse_uneven(actor, new)
     actor.body_properties = new
     sim.mark("bodies", actor)
+
+
+def uneven_bodies(scene: Scene) -> list[tuple[int, int]]:
+    """Actor and body, by number, of which an environment has another centre of mass or other axes than the file."""
+    actors = [actor for env in scene.envs for actor in env.actors if actor.body_properties is not None]
+    found = {(actor.handle, body) for actor in actors for body in _uneven(actor, actor.body_properties or [])}
+    return sorted(found)
+
+
+def _uneven(actor: Actor, records: list[RigidBodyProperties]) -> list[int]:
+    """The numbers of bodies with another centre of mass, or with an inertia that is no multiple of the file's."""
+    out = []
+    for number, (record, own) in enumerate(zip(records, actor.asset.body_properties, strict=True)):
+        inertia, before = record.inertia.to_matrix(), own.inertia.to_matrix()
+        if not np.allclose([*record.com], [*own.com], rtol=0, atol=1e-6) or not _multiple(inertia, before):
+            out.append(number)
+    return out
+
+
+def _multiple(inertia: np.ndarray, of: np.ndarray) -> np.ndarray | bool:
+    """(...,) whether inertias (..., 3, 3) are those `of` another mass."""
+    trace = np.trace(of, axis1=-2, axis2=-1)[..., None, None]
+    ratio = np.trace(inertia, axis1=-2, axis2=-1)[..., None, None] / trace
+    return np.isclose(inertia, of * ratio, rtol=1e-4, atol=1e-6 * trace).all((-2, -1))
+
+
+def _refuse_uneven(actor: Actor, records: list[RigidBodyProperties]) -> None:
+    engine, slot = actor.env.group.engine, actor.env.group.engine.layout.actors[actor.handle]
+    for body in _uneven(actor, records):
+        if engine.model.body_simple[slot.bodies.start + body]:
+            raise UserError(
+                f"Body {actor.asset.bodies[body]} of {actor.name}: another centre of mass, or other axes of inertia, "
+                "than in its file cannot be set for the first time after the scene is compiled (prepare_sim or the "
+                "first acquire_*_tensor), because MuJoCo has a simpler mass matrix for such a body. Set it before that "
+                "in any environment, or set the mass alone."
+            )
 
 
 def _write_bodies(engine: Engine, slot: ActorSlot, actors: list[Actor]) -> None:
@@ -129,11 +167,9 @@ def _write_bodies(engine: Engine, slot: ActorSlot, actors: list[Actor]) -> None:
         engine.expand("body_iquat")[envs, at] = axes
     moments = engine.expand("body_inertia")
     shared = _inertia_matrices(own, axes)
-    trace = np.trace(shared, axis1=2, axis2=3)  # (n, bodies)
-    ratio = np.trace(inertia, axis1=2, axis2=3) / trace
-    scaled = np.isclose(inertia, shared * ratio[..., None, None], rtol=1e-4, atol=1e-6 * trace[..., None, None])
+    ratio = np.trace(inertia, axis1=2, axis2=3) / np.trace(shared, axis1=2, axis2=3)  # (n, bodies)
     moments[envs, at] = own * ratio[..., None]
-    for row, body in np.argwhere(~scaled.all((2, 3))):
+    for row, body in np.argwhere(~_multiple(inertia, shared)):
         values, turn = np.linalg.eigh(inertia[row, body])
         turn[:, 2] *= np.sign(np.linalg.det(turn))
         quat = np.zeros(4)
@@ -217,7 +253,7 @@ def _write_shapes(engine: Engine, slot: ActorSlot, actors: list[Actor]) -> None:
 
 
 def _write_filters(group: EnvGroup, envs: list[Env]) -> None:
-    different = [env for env in envs if filters(env) != group.filters_written.get(env.row, group.filters)]
+    different = [env for env in envs if filters(env) != group.filters_written[env.row]]
     if not different:
         return
     engine = group.engine
@@ -239,9 +275,13 @@ def _collect(of_body: np.ndarray, bodies: np.ndarray, bits: np.ndarray) -> None:
 # all of them
 
 
-def write_model(env: Env, model: mujoco.MjModel, layout: Layout) -> None:
-    """Write an environment's properties into the model that was compiled of it."""
-    drives.write_model(model, layout, dof_table([env])[0])
+def write_model(env: Env, model: mujoco.MjModel, layout: Layout, props: np.ndarray) -> None:
+    """Write an environment's properties into the model that was compiled of it.
+
+    `props` (dofs,) are those of DOFs. They are the same in all models of a batch: drives know one model only, and
+    write what differs from it.
+    """
+    drives.write_model(model, layout, props)
     bits = collision.encode(shape_classes(env))
     first = 0
     for actor, slot in zip(env.actors, layout.actors, strict=True):
@@ -269,8 +309,10 @@ def write_model(env: Env, model: mujoco.MjModel, layout: Layout) -> None:
 def mark_different(group: EnvGroup, variants: Iterable[list[Env]]) -> None:
     """Mark the actors whose properties are not those that `write_model` wrote for the first of their variant."""
     for envs in variants:
+        written = filters(envs[0])
         for env in envs:
-            if filters(env) != group.filters:
+            group.filters_written[env.row] = written
+            if filters(env) != written:
                 group.mark("shapes", env.actors)
         for handle, first in enumerate(envs[0].actors):
             actors = [env.actors[handle] for env in envs]

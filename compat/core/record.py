@@ -116,8 +116,7 @@ class EnvGroup:
             env.row = row
             env.group = weakref.proxy(self)
         self.changed: dict[str, dict[int, Actor]] = {kind: {} for kind in KINDS}  # by the actor's index
-        self.filters: tuple = ()  # the model's
-        self.filters_written: dict[int, tuple] = {}  # by row, of environments that differ from the model's
+        self.filters_written: dict[int, tuple] = {}  # by row
 
     def mark(self, kind: str, actors: Iterable[Actor]) -> None:
         """Note that properties of that kind must be written."""

@@ -1,6 +1,6 @@
 """How shapes bounce: PhysX's coefficient of restitution, as the damping of a contact.
 
-    restitution = Restitution(num_envs, model, threshold=0.2)
+    restitution = Restitution(model, solref, solimp, threshold=0.2)  # those of shapes that do not bounce
     restitution.set(rows, geoms, values)         # (n, shapes) the combined coefficients
     restitution.changes(speed)                   # the fields of shapes that bounce now, or no longer
 
@@ -27,15 +27,17 @@ IMPEDANCE = (0.99, 0.99, 0.001, 0.5, 2.0)
 class Restitution:
     """The coefficients of all shapes, (N, geoms), and which of them bounce now."""
 
-    def __init__(self, num_envs: int, model: mujoco.MjModel, threshold: float) -> None:
-        """`threshold`: m/s, below which a body does not bounce."""
-        self.values = np.zeros((num_envs, model.ngeom))
+    def __init__(self, model: mujoco.MjModel, solref: np.ndarray, solimp: np.ndarray, threshold: float) -> None:
+        """`solref` (N, geoms, 2), `solimp` (N, geoms, 5): the usual ones. A body slower than `threshold`, m/s, does
+        not bounce; it may be changed.
+        """
+        self.values = np.zeros(solref.shape[:2])
+        self.threshold = threshold
         self._bodies = model.geom_bodyid
-        self._threshold = threshold
         self._h = float(model.opt.timestep)
-        self._usual = model.geom_solref.copy(), model.geom_solimp.copy()
+        self._usual = solref, solimp
         self._columns = np.zeros(0, int)
-        self._bounces = np.zeros((num_envs, 0), bool)
+        self._bounces = np.zeros((len(solref), 0), bool)
 
     @property
     def asked_for(self) -> bool:
@@ -58,15 +60,15 @@ class Restitution:
         `speed` (N, bodies) m/s.
         """
         values = self.values[:, self._columns]
-        now = (values > 0) & (speed[:, self._bodies[self._columns]] > self._threshold)
+        now = (values > 0) & (speed[:, self._bodies[self._columns]] > self.threshold)
         rows, places = np.nonzero(now | self._bounces)  # one that still bounces may have another coefficient
         begins = now[rows, places]
         self._bounces = now
         geoms = self._columns[places]
         damping = (1.0 + values[rows, places]) / self._h
         bouncing = np.stack([np.full(len(rows), -STIFFNESS / self._h**2), -damping], -1)
-        solref = np.where(begins[:, None], bouncing, self._usual[0][geoms])
-        solimp = np.where(begins[:, None], np.array(IMPEDANCE), self._usual[1][geoms])
+        solref = np.where(begins[:, None], bouncing, self._usual[0][rows, geoms])
+        solimp = np.where(begins[:, None], np.array(IMPEDANCE), self._usual[1][rows, geoms])
         return rows, geoms, solref, solimp
 
     def forget(self) -> None:

@@ -18,21 +18,24 @@ import logging
 import os
 from collections.abc import Callable
 
+from livegym.compat.core.build import build
 from livegym.compat.core.cameras import Cameras
 from livegym.compat.core.engine import Engine
 from livegym.compat.core.group import Group
-from livegym.compat.core.makeup import merged, variants_of
+from livegym.compat.core.makeup import make_ups, what_differs
 from livegym.compat.core.record import Scene
 from livegym.compat.core.tensors import Tensors
 from livegym.compat.core.values import SimParams
 from livegym.utils.errors import UserError
 
 log = logging.getLogger(__name__)
+MANY = 16
+"""So many engines are meant; more of them are most likely a mistake, such as a pose that differs by environment."""
 _THREADS: list[int] = []
 
 
 def threads(count: int) -> None:
-    """Set the number of threads of batches that are made afterwards; 0: one for each core."""
+    """Set the number of threads of batches that are made afterwards; 0: all processors that this process may use."""
     _THREADS[:] = [count]
 
 
@@ -89,9 +92,14 @@ class Sim(Scene):
             return
         if not self.envs or not self.actor_count:
             raise UserError("The simulation has no actors: call create_env and create_actor before prepare_sim.")
-        groups = [Group(self, variants, _threads()) for variants in merged(variants_of(self))]
-        if len(groups) > 1:
-            log.info("%d environments have %d make-ups: as many engines step in turn.", len(self.envs), len(groups))
+        made = make_ups(self)
+        if len(made) > 1:
+            say = log.warning if len(made) > MANY else log.info
+            say(
+                "%d environments have %d make-ups: as many engines step in turn. They differ in: %s",
+                len(self.envs), len(made), ", ".join(what_differs(made)),
+            )  # fmt: skip
+        groups = [Group(self, make_up, _threads()) for make_up in made]
         self._groups = groups
         self._tensors = Tensors(self.envs, groups)
 
@@ -105,12 +113,15 @@ class Sim(Scene):
             group.engine.step()
         self.frames += 1
 
+    def xml_of(self, env: int) -> str:
+        """The model of an environment as MJCF, in its own sizes, without the properties that were set."""
+        return str(build(self, self.envs[env])[0].to_xml())
+
     def render_cameras(self) -> None:
         """Draw all cameras at the present state. Raises UserError if there is no off-screen OpenGL here."""
         self.compile()
         if self._cameras is None:
-            plane = self.ground.plane
-            self._cameras = Cameras(0 if plane is None else int(plane.segmentation_id))
+            self._cameras = Cameras(self.ground.segmentations)
         self._cameras.render(self.envs)
 
     def set_params(self, params: SimParams) -> None:
@@ -123,4 +134,5 @@ class Sim(Scene):
                 )
         self.params = copy.deepcopy(params)
         for group in self._groups:
+            group.engine.restitution.threshold = float(params.physx.bounce_threshold_velocity)
             group.engine.set_gravity([params.gravity.x, params.gravity.y, params.gravity.z])

@@ -27,6 +27,8 @@ MAX_SAMPLES = 1 << 24
 BELOW = 0.1
 """Thickness of a height field below its lowest point, m."""
 REMEMBERED = 8
+PLANE = "ground"
+"""The name of the plane's geom."""
 WIDTH = 3
 """Width of the smallest overhang that is refused, cells; narrower ones are filled."""
 
@@ -40,6 +42,7 @@ class Field:
     origin: tuple[float, float, float]
     friction: float
     restitution: float = 0.0
+    segmentation: int = 0
 
 
 @dataclass
@@ -62,6 +65,12 @@ class Ground:
         if self.fields:
             return self.fields[0].restitution
         return 0.0 if self.plane is None else float(self.plane.restitution)
+
+    @property
+    def segmentations(self) -> dict[str, int]:
+        """The number of each shape in segmentations, by the name of its geom."""
+        plane = {} if self.plane is None else {PLANE: int(self.plane.segmentation_id)}
+        return plane | {_name(number): one.segmentation for number, one in enumerate(self.fields)}
 
 
 _MADE: OrderedDict[bytes, tuple[np.ndarray, float]] = OrderedDict()
@@ -241,7 +250,7 @@ def add(spec: mujoco.MjSpec, ground: Ground) -> None:
         normal = np.array([plane.normal.x, plane.normal.y, plane.normal.z], float)
         mujoco.mju_quatZ2Vec(quat, normal)
         spec.worldbody.add_geom(
-            name="ground",
+            name=PLANE,
             type=mujoco.mjtGeom.mjGEOM_PLANE,
             size=[0, 0, 1],
             pos=normal / np.linalg.norm(normal) * plane.distance,
@@ -249,7 +258,11 @@ def add(spec: mujoco.MjSpec, ground: Ground) -> None:
             **_surface(plane.dynamic_friction),
         )
     for number, one in enumerate(ground.fields):
-        _add_field(spec, one, f"terrain{number}")
+        _add_field(spec, one, _name(number))
+
+
+def _name(number: int) -> str:
+    return f"terrain{number}"
 
 
 def _surface(friction: float) -> dict:

@@ -11,11 +11,13 @@ folder of its own, because some tasks write files to the current directory; `kee
 from __future__ import annotations
 
 import ast
+import builtins
 import contextlib
 import importlib
 import inspect
 import os
 import shutil
+import symtable
 import sys
 import tempfile
 import types
@@ -30,7 +32,7 @@ import torch
 from livegym.compat.finders import install
 from livegym.compat.foreign import composed, configs, settings
 from livegym.compat.foreign.announced import announce, announce_below
-from livegym.projects.checkout import Checkout, Code, function_of, imported
+from livegym.projects.checkout import Checkout, Code, Origin, function_of, imported
 from livegym.utils.errors import UserError
 from livegym.utils.seeding import seed_everything
 
@@ -167,11 +169,10 @@ def _class_of(checkout: Checkout, code: Code, name: str) -> Any:
     """Import the module of a task, and return its class."""
     _importable(checkout.root)
     _let_neighbours_be_found(checkout)
-    chosen = code.file.name == "__init__.py"  # by a function in it
-    parts = [*code.module.split("."), *([""] if chosen else [])]
+    parts = [*code.module.split("."), *([""] if code.by_function else [])]
     for depth in range(1, min(len(parts), 3)):  # the package and its `tasks`; those below are small
         _bare_package(".".join(parts[:depth]), checkout.root.joinpath(*parts[:depth]))
-    if chosen:
+    if code.by_function:
         return _function_of(code)
     found = getattr(importlib.import_module(code.module), code.attribute)
     if not isinstance(found, type):
@@ -198,18 +199,45 @@ def _let_neighbours_be_found(checkout: Checkout) -> None:
 def _function_of(code: Code) -> Any:
     """A function of a package's `__init__` that chooses a class by the configuration, without the rest of that file.
 
-    It sees what the file imports of its own package under the names that it uses, and nothing else.
+    It sees what the file imports under the names that it uses, and nothing else. Raises UserError if it needs more.
     """
     content = code.file.read_bytes()
     tree = ast.parse(content)
     definition = function_of(tree, code.attribute)
     assert definition is not None, code  # `Checkout.code` has found it there
     announce(code.file, content)
-    used = {node.id for node in ast.walk(definition) if isinstance(node, ast.Name)}
-    modules = {name: module for name, module in imported(tree, code.module).items() if name in used}
-    names = {name: getattr(importlib.import_module(module), name) for name, module in modules.items()}
+    origins = imported(tree, code.module)
+    used = _names_from_outside(definition) - {code.attribute}
+    if missing := sorted(used - origins.keys() - set(dir(builtins))):
+        raise UserError(
+            f"{code.file}: the function {code.attribute} needs {', '.join(missing)}, which this file does not import. "
+            "Only its imports and that function run, because the whole file would import every task. Allowed: names "
+            f"that are imported at its top. Import {missing[0]} there, or define it inside of the function."
+        )
+    names = {name: _imported_value(origin) for name, origin in origins.items() if name in used}
     exec(compile(ast.Module([definition], []), code.file, "exec"), names)
     return names[code.attribute]
+
+
+def _names_from_outside(definition: ast.FunctionDef) -> set[str]:
+    """The names that a function reads, and does not define itself."""
+    whole = symtable.symtable(ast.unparse(definition), "", "exec")
+    used = {symbol.get_name() for symbol in whole.get_symbols() if symbol.is_referenced()}
+    tables = whole.get_children()
+    while tables:
+        table = tables.pop()
+        used |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_global()}
+        tables += table.get_children()
+    return used
+
+
+def _imported_value(origin: Origin) -> Any:
+    module = importlib.import_module(origin.module)
+    if not origin.attribute:
+        return module
+    with contextlib.suppress(AttributeError):
+        return getattr(module, origin.attribute)
+    return importlib.import_module(f"{origin.module}.{origin.attribute}")
 
 
 def _bare_package(name: str, folder: Path) -> None:

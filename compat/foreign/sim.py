@@ -16,6 +16,8 @@ from livegym.utils.errors import did_you_mean
 log = logging.getLogger(__name__)
 GROUP = "group"
 """The first word of the names of arrays of further engines in a snapshot."""
+IDS, STATE = "ids", "state"
+"""The environments of an engine, if there are several engines, and their states."""
 
 
 class ForeignSim:
@@ -41,6 +43,11 @@ class ForeignSim:
                 "%d of %d environments have the make-up of environment 0. Pictures and pushes are of these; the others "
                 "stand still in pictures.", self._groups[0].engine.num_envs, num_envs
             )  # fmt: skip
+        if self._engine.sizes > 1:
+            log.info(
+                "environments of this make-up have %d different sizes; pictures show all in that of environment 0.",
+                self._engine.sizes,
+            )
 
     def _push(self) -> None:
         if self.xfrc_applied.any():
@@ -104,14 +111,28 @@ class ForeignSim:
         """The compiled model as MJCF."""
         return str(self._engine.model_xml())
 
+    def model_xml_of(self, env: int) -> str | None:
+        """The model of an environment, in its own size, as MJCF; None if it is not of the make-up of environment 0."""
+        if env not in self._groups[0].ids:
+            return None
+        return self.model_xml() if self._engine.sizes == 1 else str(self._made.xml_of(env))
+
     def snapshot(self, env_ids: Tensor) -> Snapshot:
         """A copy of everything that decides how the simulation continues; always of all environments."""
         return Snapshot(env_ids, {name: _as_tensor(value) for name, value in self._arrays().items()})
 
     def restore(self, snapshot: Snapshot, env_ids: Tensor | None = None) -> None:
-        """Restore a snapshot of all environments. Raises ValueError if it is one of another simulation."""
+        """Restore a snapshot of all environments.
+
+        Raises ValueError if it is one of another simulation; then nothing is restored.
+        """
         here = self._arrays()
         arrays = {name: _as_array(value, here.get(name)) for name, value in snapshot.arrays.items()}
+        there, own = _make_ups(arrays), _make_ups(here)
+        if not _agree(there, own):
+            raise ValueError(
+                f"the state has {_said(there)}, and there are {_said(own)} here: the task makes other environments now"
+            )
         for number, group in enumerate(self._groups):
             start = _prefix(number)
             group.engine.restore(
@@ -121,11 +142,14 @@ class ForeignSim:
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """The snapshots of all engines; the names of the first one's have no prefix."""
-        return {
+        arrays = {
             _prefix(number) + name: value
             for number, group in enumerate(self._groups)
             for name, value in group.engine.snapshot().items()
         }
+        if len(self._groups) > 1:
+            arrays |= {_prefix(number) + IDS: group.ids.copy() for number, group in enumerate(self._groups)}
+        return arrays
 
     def close(self) -> None:
         """Forget the pushes; the physics ends its threads when nothing uses it any more."""
@@ -150,3 +174,26 @@ def _as_array(value: Tensor, here: np.ndarray | None) -> np.ndarray:
     """The inverse of `_as_tensor`; `here` is the same array of this simulation, None if it has none."""
     array = value.numpy()
     return array.view(here.dtype) if here is not None and here.dtype.fields else array
+
+
+def _make_ups(arrays: Mapping[str, np.ndarray]) -> dict[str, tuple[tuple[int, ...], list[int] | None]]:
+    """Prefix of each engine's arrays -> the shape of its states, and its environments (None in older files)."""
+    found = {}
+    for name, value in arrays.items():
+        start = _prefix_of(name)
+        if name == start + STATE:
+            ids = arrays.get(start + IDS)
+            found[start] = value.shape, None if ids is None else ids.tolist()
+    return found
+
+
+def _agree(there: Mapping[str, tuple], here: Mapping[str, tuple]) -> bool:
+    """Whether the engines of a snapshot are those of here."""
+    return there.keys() == here.keys() and all(
+        shape == here[start][0] and ids in (None, here[start][1]) for start, (shape, ids) in there.items()
+    )
+
+
+def _said(make_ups: Mapping[str, tuple]) -> str:
+    counts = ", ".join(str(shape[0]) for shape, _ in make_ups.values())
+    return f"{len(make_ups)} make-ups of {counts} environments"

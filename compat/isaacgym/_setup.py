@@ -123,7 +123,7 @@ class Setup:
         sim.only_before("add_triangle_mesh")
         terrain.check_counts(vertices, triangles, int(params.nb_vertices), int(params.nb_triangles))
         field = terrain.from_mesh(vertices, triangles, _origin(params), float(params.dynamic_friction))
-        sim.ground.fields.append(replace(field, restitution=float(params.restitution)))
+        sim.ground.fields.append(_with_surface(field, params))
 
     def add_heightfield(self, sim, samples, params):
         """Add a terrain of samples: `nbColumns` along x, `column_scale` apart, by `nbRows` along y, `row_scale` apart.
@@ -135,7 +135,7 @@ class Setup:
         spacing = (float(params.column_scale), float(params.row_scale))
         height, friction = float(params.vertical_scale), float(params.dynamic_friction)
         field = terrain.from_heights(rows, spacing, height, _origin(params), friction)
-        sim.ground.fields.append(replace(field, restitution=float(params.restitution)))
+        sim.ground.fields.append(_with_surface(field, params))
 
     def create_env(self, sim, lower, upper, num_per_row):
         """Add an environment; its cell only gives an origin for drawing."""
@@ -183,3 +183,8 @@ def _origin(params: HeightFieldParams | TriangleMeshParams) -> tuple[float, floa
             "A rotated terrain is not supported: turn the samples or vertices instead of the transform."
         )
     return (place.p.x, place.p.y, place.p.z)
+
+
+def _with_surface(field, params):
+    """A terrain with what its parameters say beside its shape and friction."""
+    return replace(field, restitution=float(params.restitution), segmentation=int(params.segmentation_id))
