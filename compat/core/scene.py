@@ -21,6 +21,7 @@ from collections.abc import Callable
 from livegym.compat.core.cameras import Cameras
 from livegym.compat.core.engine import Engine
 from livegym.compat.core.group import Group
+from livegym.compat.core.lines import DrawnLines
 from livegym.compat.core.makeup import merged, variants_of
 from livegym.compat.core.record import Scene
 from livegym.compat.core.tensors import Tensors
@@ -55,6 +56,7 @@ class Sim(Scene):
     def __init__(self, params: SimParams) -> None:
         super().__init__(params)
         self.frames = 0
+        self.lines = DrawnLines(self)
         self.before_simulate: list[Callable[[], None]] = []  # may write engine.xfrc_applied
         self._groups: list[Group] = []
         self._tensors: Tensors | None = None
