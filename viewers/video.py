@@ -113,7 +113,7 @@ class VideoWriter:
         Full queue: see `block`.
         """
         if self._has_room():
-            self._orders.put(_Add(self._steps, np.array(qpos, dtype=float), lines))
+            self._orders.put(_Add(self._steps, np.asarray(qpos).astype(float), lines))
         else:
             self._dropped += 1
         self._steps += 1
