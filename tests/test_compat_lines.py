@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from livegym.compat.core import lines
 from livegym.utils.errors import UserError
@@ -77,6 +79,14 @@ def test_wire_frames_are_where_they_should_be():
     ends = numbers(ball.instance_verts(gymapi.Transform(gymapi.Vec3(1, 2, 3), r=None)))
     assert np.linalg.norm(ends - [1, 2, 3], axis=-1) == pytest.approx(np.full((48, 2), 0.5), abs=1e-6)
     assert np.unique(numbers(ball.colors()), axis=0).tolist() == [[0, 1, 1], [1, 1, 0]]
+
+
+@given(st.lists(st.floats(-1, 1), min_size=4, max_size=4), st.lists(st.floats(-9, 9), min_size=3, max_size=3))
+def test_a_geometry_is_moved_as_points_are(turn, place):
+    pose = gymapi.Transform(gymapi.Vec3(*place), gymapi.Quat(*turn))
+    box = gymutil.WireframeBoxGeometry(1, 2, 3)
+    moved = numbers(pose.transform_points(box.vertices()))
+    assert numbers(box.instance_verts(pose)) == pytest.approx(moved, abs=1e-4)
 
 
 def test_a_geometry_of_the_tasks_own_is_drawn():

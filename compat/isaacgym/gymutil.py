@@ -210,8 +210,19 @@ def _moved(ends, pose):
     if pose is None:
         return ends
     numbers = np.ascontiguousarray(ends).view(np.float32).reshape(*ends.shape, 3)
-    axes = [tuple(pose.transform_vector(Vec3(*axis))) for axis in np.eye(3)]
-    return _as_vectors(numbers @ np.array(axes) + np.array(tuple(pose.p)))
+    return _as_vectors(numbers @ _axes(pose.r) + np.array(tuple(pose.p)))
+
+
+def _axes(quat):
+    """Return the directions (3, 3) of x, y and z after a rotation, fast: tasks draw hundreds of spheres in a step."""
+    x, y, z, w = quat
+    return np.eye(3) + 2.0 * np.array(
+        [
+            [-y * y - z * z, x * y + z * w, x * z - y * w],
+            [x * y - z * w, -x * x - z * z, y * z + x * w],
+            [x * z + y * w, y * z - x * w, -x * x - y * y],
+        ]
+    )
 
 
 def draw_lines(geom, gym, viewer, env, pose):
