@@ -229,7 +229,7 @@ class Simulator(ABC):
     def show_lines(self, who: Hashable, shown: bool) -> None:  # noqa: B027 - engines without lines make none
         """Tell whether `who` draws `lines` from the next step on; called between two steps.
 
-        While nobody does, no lines are made.
+        Lines are made only for those.
         """
 
     def close(self) -> None:  # noqa: B027 - engines without threads have nothing to close

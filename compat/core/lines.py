@@ -1,14 +1,14 @@
-"""Lines that task code adds to its viewer, until somebody draws them.
+"""Lines that task code adds to its viewer, for the renderers of livegym: window, page and videos.
 
-    with expected(True):                               # somebody may look
+    with expected(True):                               # there are renderers
         viewer = gym.create_viewer(sim, properties)    # otherwise None
-    sim.lines.show("window", True)                     # somebody looks: from now on `bool(viewer)` is True
+    sim.lines.show("window", True)                     # one draws: from now on `bool(viewer)` is True
     gym.add_lines(viewer, env, 1, [0, 0, 0, 0, 0, 1], [1, 0, 0])
     envs, ends, colours = sim.lines.present
 
-Tasks draw `if self.viewer`, which is true only while somebody looks. What they draw all the same meanwhile is dropped
-unread, except before the first `simulate`: lines from then stay until `clear_lines`, and all others go when nobody
-looks any more, because they belong to an old state.
+Tasks draw `if self.viewer`, which is true only while a renderer draws the simulation. What they add at other times is
+dropped unread, except before the first `simulate`: lines from then stay until `clear_lines`, and all others go with the
+last renderer, because they belong to an old state.
 
 Vertices are in the frame of the line's environment. Without one they are global: lines that are a multiple of the
 environments belong to them in order, the same number to each, as tasks draw them; others to the nearest origin.
@@ -40,10 +40,10 @@ _EXPECTED: list[bool] = []
 
 
 @contextlib.contextmanager
-def expected(somebody: bool) -> Iterator[None]:
-    """Inside, simulations are made for somebody who may look at them, or for nobody."""
+def expected(renderers: bool) -> Iterator[None]:
+    """Inside, simulations are made that renderers may draw, or that none will."""
     before = list(_EXPECTED)
-    _EXPECTED[:] = [somebody]
+    _EXPECTED[:] = [renderers]
     try:
         yield
     finally:
@@ -51,12 +51,12 @@ def expected(somebody: bool) -> Iterator[None]:
 
 
 def is_expected() -> bool:
-    """Whether somebody may look at simulations that are made now."""
+    """Whether renderers may draw simulations that are made now."""
     return bool(_EXPECTED and _EXPECTED[0])
 
 
 class Viewer:
-    """What `create_viewer` returns: true while one of livegym's viewers draws the simulation."""
+    """The result of `create_viewer`: true while a renderer draws the simulation."""
 
     def __init__(self, sim: Any) -> None:
         self.sim = sim
@@ -113,7 +113,7 @@ class DrawnLines:
 
     @property
     def shown(self) -> bool:
-        """Whether somebody draws the simulation."""
+        """Whether a renderer draws the simulation."""
         return bool(self._shown_by)
 
     @property

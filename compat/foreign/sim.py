@@ -99,7 +99,7 @@ class ForeignSim:
         return lines if len(self._groups) == 1 else lines.where(np.isin(lines.envs, self._groups[0].ids))
 
     def show_lines(self, who: Hashable, shown: bool) -> None:
-        """Tell whether `who` draws `lines` from the next step on. While nobody does, the task has no viewer."""
+        """Tell whether `who` draws `lines` from the next step on. While none does, the task's viewer is false."""
         self._made.lines.show(who, shown)
 
     def body_ids(self, names: Sequence[str]) -> list[int]:

@@ -11,7 +11,10 @@ from livegym.utils.errors import UserError
 
 
 class ViewerMethods:
-    """There is no window of the task's own. A viewer is None if nobody can watch, and false while nobody does."""
+    """There is no window of the task's own.
+
+    A viewer is None if livegym shows the task nowhere, and false while no window, page or video draws it.
+    """
 
     def create_viewer(self, sim, properties):
         """Return a viewer for lines; None if the task is not made for livegym's viewers or videos."""
