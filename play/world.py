@@ -75,7 +75,8 @@ def build_world(
     Raises UserError if the policy does not fit.
     """
     fields = (APPLIED,) if config.viewer or config.watch else ()  # viewers may push bodies
-    env = make_env(config.task, config.sim, config.physics, config.numEnvs, config.seed, fields)
+    shown = config.viewer or config.watch or config.videoRecord
+    env = make_env(config.task, config.sim, config.physics, config.numEnvs, config.seed, fields, shown)
     try:
         return _world_in(env, config, first, rule or PlayRule(), first_run)
     except BaseException:

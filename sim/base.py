@@ -27,11 +27,13 @@ overwrites them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from livegym.sim.lines import NO_LINES, Lines
 
 APPLIED = "xfrc_applied"
 KINEMATIC_FIELDS = ("qpos", "qvel", "ctrl", "body_pos_w", "body_quat_w", "body_vel_w", "site_pos_w", "cinert", "cvel")
@@ -222,6 +224,17 @@ class Simulator(ABC):
     def model_xml_of(self, env: int) -> str | None:
         """The model of one environment, whose states are in `qpos`, `qvel` and `ctrl`; None if they are not there."""
         return self.model_xml()
+
+    @property
+    def lines(self) -> Lines:
+        """The lines that belong to the present state, of all environments. An engine without lines has none."""
+        return NO_LINES
+
+    def show_lines(self, who: Hashable, shown: bool) -> None:  # noqa: B027 - engines without lines make none
+        """Tell whether `who` draws `lines` from the next step on; called between two steps.
+
+        Lines are made only for those.
+        """
 
     def close(self) -> None:  # noqa: B027 - engines without threads have nothing to close
         """End the engine's threads."""

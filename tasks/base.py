@@ -150,7 +150,7 @@ class Task(ABC):
         return success.float(), (terminated & ~success).float()
 
     @classmethod
-    def make_env(cls, config: Any, sim: Any, physics: Any, num_envs: int, seed: int) -> Any:
+    def make_env(cls, config: Any, sim: Any, physics: Any, num_envs: int, seed: int, shown: bool) -> Any:
         """The Env of a task that has `own_env`."""
         raise NotImplementedError
 

@@ -14,16 +14,23 @@ from livegym.utils.errors import UserError, not_one_of
 
 
 def make_env(
-    task: TaskConfig, sim: SimConfig, physics: PhysicsConfig, num_envs: int, seed: int, fields: tuple[str, ...] = ()
+    task: TaskConfig,
+    sim: SimConfig,
+    physics: PhysicsConfig,
+    num_envs: int,
+    seed: int,
+    fields: tuple[str, ...] = (),
+    shown: bool = False,
 ) -> Env:
     """N environments of a task. Raises UserError if task, yaml, engine and model do not fit each other.
 
-    `fields` are simulator fields that are required in addition to those that the task requires.
+    `fields` are simulator fields that are required in addition to those that the task requires. `shown`: viewers or
+    videos will show the environments, so foreign code may draw lines.
     """
     if task.name not in TASKS:
         raise not_one_of("task", task.name, TASKS)
     if TASKS[task.name].own_env:
-        return TASKS[task.name].make_env(task, sim, physics, num_envs, seed)
+        return TASKS[task.name].make_env(task, sim, physics, num_envs, seed, shown)
     made = TASKS[task.name](task.params)
     engine = _simulator(made, task, sim, physics, num_envs)
     engine.require(*fields)

@@ -102,7 +102,7 @@ def fresh_modules(*packages: str) -> Iterator[None]:
         sys.path[:] = paths
 
 
-def made(*overrides: str, task: str = "toys:Swing", num_envs: int = 8, seed: int = 0) -> Env:
+def made(*overrides: str, task: str = "toys:Swing", num_envs: int = 8, seed: int = 0, shown: bool = False) -> Env:
     """Environments of a toy."""
     config = to_typed(compose([f"task={task if ':' in task else f'toys:{task}'}", *overrides]))
-    return make_env(config.task, config.sim, config.physics, num_envs, seed)
+    return make_env(config.task, config.sim, config.physics, num_envs, seed, shown=shown)

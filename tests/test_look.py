@@ -152,3 +152,13 @@ def test_every_body_of_the_hand_that_collides_has_a_skin_close_to_its_shape():
 @pytest.mark.parametrize(("size", "number"), [(0.15, 0.1), (0.2, 0.2), (0.93, 0.5), (7, 5), (10, 10)])
 def test_tiles_have_round_sizes(size, number):
     assert round_number(size) == pytest.approx(number)
+
+
+def test_an_inertia_that_rounding_made_impossible_is_drawn():
+    """A finger of a hand, flat as can be, is written with six digits, so the model was refused by its viewers."""
+    finger = '<inertial pos="0 0 0" mass="0.1" diaginertia="8.03158e-05 0.000110027 0.000190343"/>'
+    text = f'<mujoco><worldbody><body name="finger"><joint/>{finger}<geom size=".1"/></body></worldbody></mujoco>'
+    with pytest.raises(ValueError, match="balanceinertia"):
+        mujoco.MjModel.from_xml_string(text)
+    model = mujoco.MjModel.from_xml_string(dressed(text))
+    assert model.body("finger").mass == pytest.approx(0.1)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import warnings
 from fractions import Fraction
 from pathlib import Path
 
@@ -238,6 +239,13 @@ def test_an_exception_in_the_loop_closes_the_clip(tmp_path):
             1 / (4 - step)
     assert len(pictures_of(tmp_path / "a.mp4")) == 5
     assert not writer._thread.is_alive()
+
+
+def test_a_tensor_is_recorded_without_a_warning():
+    """numpy's about torch was shown as one of MuJoCo's if a thread compiled a model at that moment."""
+    with warnings.catch_warnings(), VideoWriter(PLATE, 0.02, SIZE) as writer:
+        warnings.simplefilter("error")
+        writer.add(torch.zeros(2))
 
 
 def test_what_is_recorded_is_a_copy(tmp_path):

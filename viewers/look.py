@@ -41,6 +41,7 @@ def dressed(model_xml: str, own_look: bool = True, skin: tuple[Part, ...] = ()) 
     """A model with livegym's look and a skin; `own_look`: keep the look that it brings."""
     with warnings_logged_once():
         spec = mujoco.MjSpec.from_string(model_xml)
+        spec.compiler.balanceinertia = True  # an inertia that was just possible may not be once it is rounded
         model = spec.compile()
         bounds = bounds_of(model)
         if not own_look:

@@ -39,9 +39,11 @@ from livegym.play.play import Listener, Player
 from livegym.play.world import World
 from livegym.rundir.run import Run
 from livegym.sim.base import Simulator
+from livegym.sim.lines import Lines
 from livegym.sim.model import compiled
 from livegym.tasks.env import Env, Step
 from livegym.utils.attempt import attempt
+from livegym.viewers import lines as drawn_lines
 from livegym.viewers import window_guard
 from livegym.viewers.display import check_display
 from livegym.viewers.framing import bounds_of, grid_offsets
@@ -99,6 +101,7 @@ class State:
     qpos: np.ndarray  # (n, nq)
     qvel: np.ndarray  # (nv,) of the chosen one
     ctrl: np.ndarray  # (nu,) of the chosen one
+    lines: Lines  # of these environments
 
 
 class WindowThread(Listener):
@@ -122,6 +125,7 @@ class WindowThread(Listener):
         self._ended = False
         self._handle: mujoco.viewer.Handle | None = None
         self._on_lost: object = None  # called by the window system if the display is lost; must not be freed before
+        env.sim.show_lines(self, True)
         self._thread = threading.Thread(target=self._work, name="window", daemon=True)
         self._thread.start()
 
@@ -195,6 +199,7 @@ class WindowThread(Listener):
         data.ctrl[:] = state.ctrl
         mujoco.mj_forward(self._model, data)
         self._others.draw(handle.user_scn, handle.opt, state.env_ids, state.qpos)
+        drawn_lines.add_to(handle.user_scn, state.lines, self._others.around(state.env_ids))
         self._move_camera(handle, state.env_ids[0])
         handle.sync()
         self._overlay_text.show(handle, self._window_state)
@@ -240,7 +245,7 @@ def _state_of(sim: Simulator, view: View) -> State:
     first = chosen - chosen % SHOWN
     others = range(first, min(first + SHOWN, sim.num_envs)) if view.show_all else ()
     ids = [chosen, *(env_id for env_id in others if env_id != chosen)]
-    return State(ids, _copy(sim.qpos[ids]), _copy(sim.qvel[chosen]), _copy(sim.ctrl[chosen]))
+    return State(ids, _copy(sim.qpos[ids]), _copy(sim.qvel[chosen]), _copy(sim.ctrl[chosen]), sim.lines.of(ids))
 
 
 def _aspect(handle: mujoco.viewer.Handle) -> float:

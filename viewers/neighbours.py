@@ -35,6 +35,11 @@ class NeighbourEnvs:
         """(3,) m: the position of an environment in the grid. Positions repeat if the grid is too small for all."""
         return self.offsets[env_id % len(self.offsets)]
 
+    def around(self, env_ids: list[int]) -> np.ndarray:
+        """(n, 3) m: the positions of environments if the first one is at the origin."""
+        places = np.array([self.place(env_id) for env_id in env_ids])
+        return places - places[0]
+
     def draw(self, scene: mujoco.MjvScene, like: mujoco.MjvOption, env_ids: list[int], qpos: np.ndarray) -> None:
         """Replaces the geoms of `scene` by environments at `qpos` (n, nq), except the first, which is the chosen one.
 
@@ -44,10 +49,10 @@ class NeighbourEnvs:
         scene.ngeom = 0
         self._option.geomgroup[:] = like.geomgroup
         chosen = env_ids[0]
-        for env_id, row in zip(env_ids, qpos, strict=True) if len(env_ids) > 1 else ():
+        shifts = self.around(env_ids)
+        for env_id, row, shift in zip(env_ids, qpos, shifts, strict=True) if len(env_ids) > 1 else ():
             self._data.qpos[:] = row
             mujoco.mj_kinematics(self._model, self._data)
-            shift = self.place(env_id) - self.place(chosen)
             _write(scene, f"[{env_id}]" if env_id == chosen else f"{env_id}", self._data.xpos[self._body] + shift)
             if env_id != chosen:
                 self._data.geom_xpos += shift

@@ -6,8 +6,8 @@
 Several environments share one picture as tiles, each with a camera of its own. So robots that walk off in different
 directions all stay in sight, and each keeps its own floor and rails.
 
-A picture depends only on `qpos` and the nominal model: a randomised size or colour of one environment is not visible.
-Shadows are coarser than MuJoCo's default, which saves time if a CPU draws them.
+A picture depends only on `qpos`, lines and the nominal model: a randomised size or colour of one environment is not
+visible. Shadows are coarser than MuJoCo's default, which saves time if a CPU draws them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ from typing import TypeAlias
 import mujoco
 import numpy as np
 
+from livegym.sim.lines import MOST, NO_LINES, Lines
 from livegym.sim.model import compiled
 from livegym.utils.errors import UserError, not_one_of
 from livegym.utils.gl import make_context
+from livegym.viewers import lines as drawn_lines
 from livegym.viewers.framing import Aim, bounds_of
 from livegym.viewers.view import View, aim, follows_at_first, tracked_body
 
 SHADOW_MAP = 1024  # pixels along a side, at most; MuJoCo's default of 4096 takes most of the time of a picture
-MAX_GEOMS = 10_000  # of one environment
+MAX_GEOMS = 10_000  # of one environment, without lines
 
 Camera: TypeAlias = mujoco.MjvCamera | str | None
 """A camera, the name of a camera of the model, or None for `default_camera`."""
@@ -47,7 +49,7 @@ class Painter:
         self.model.vis.global_.offheight, self.model.vis.global_.offwidth = height, width
         self.model.vis.quality.shadowsize = min(SHADOW_MAP, self.model.vis.quality.shadowsize)
         self._data = mujoco.MjData(self.model)
-        self._scene = mujoco.MjvScene(self.model, MAX_GEOMS)
+        self._scene = mujoco.MjvScene(self.model, MAX_GEOMS + MOST)
         self._option = mujoco.MjvOption()
         self._option.sitegroup[:] = 0  # sites mark positions of sensors; they are not objects
         self._default: mujoco.MjvCamera | None = None  # made with the first picture, which tells the shape of its tiles
@@ -67,8 +69,10 @@ class Painter:
                 f"no off-screen rendering here: OpenGL made a context, but cannot draw ({error})."
             ) from error
 
-    def draw(self, qpos: np.ndarray, camera: Camera = None) -> np.ndarray:
+    def draw(self, qpos: np.ndarray, camera: Camera = None, lines: Lines = NO_LINES) -> np.ndarray:
         """(height, width, 3) uint8: one environment, qpos (nq,), or tiles of several, (envs, nq), row by row.
+
+        lines: those of these environments, whose `envs` are indices into `qpos`.
 
         Raises UserError if the model has no camera of this name, ValueError if qpos has a wrong shape, and RuntimeError
         in another thread and after close().
@@ -84,11 +88,12 @@ class Painter:
         whole = mujoco.MjrRect(0, 0, self._size[1], self._size[0])
         mujoco.mjr_rectangle(whole, 0, 0, 0, 1)
         self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = len(rows) == 1  # tiles would show each other's shadows
-        for row, tile in zip(rows, parts, strict=True):
+        for index, (row, tile) in enumerate(zip(rows, parts, strict=True)):
             self._set_pose(row)
             mujoco.mjv_updateScene(
                 self.model, self._data, self._option, None, view_camera, mujoco.mjtCatBit.mjCAT_ALL, self._scene
             )
+            drawn_lines.add_to(self._scene, lines.of([index]))
             mujoco.mjr_render(tile, self._scene, context)
         picture = np.empty((*self._size, 3), np.uint8)
         mujoco.mjr_readPixels(picture, None, whole, context)

@@ -23,6 +23,7 @@ from livegym.play.play import Actor, Listener, Player
 from livegym.play.world import World
 from livegym.rundir.run import Run
 from livegym.schema.watching import VideoKeys
+from livegym.sim.lines import Lines
 from livegym.tasks.env import Env, Step
 from livegym.utils.errors import UserError
 from livegym.viewers.look import drawn_xml
@@ -95,12 +96,13 @@ class Reel(Listener):
         self._names = names
         self._folder = folder if keys.videoDir is None else Path(keys.videoDir)
         self._by_hand = watched and not keys.videoRecord
-        self._shown = slice(None) if keys.videoEnv is None else slice(keys.videoEnv, keys.videoEnv + 1)
+        self._shown = list(range(env.num_envs)) if keys.videoEnv is None else [keys.videoEnv]
         self._longest = self._steps_of(env.sim.control_dt)
         size = (keys.videoHeight, keys.videoWidth)
         self._writer = VideoWriter(drawn_xml(env), env.sim.control_dt, size, block=not watched)
         self._clip: tuple[int, int] | None = None  # steps and episodes of the open clip
-        self._first: Tensor | None = None  # the first state of the next clip, if known already
+        self._first: tuple[Tensor, Lines] | None = None  # the first state of the next clip, if known already
+        env.sim.show_lines(self, controls.recording)
 
     @property
     def failed(self) -> bool:
@@ -113,10 +115,12 @@ class Reel(Listener):
 
     def on_step(self, step: Step, player: Player) -> None:
         """Called after each control step. If an episode ended in it, `qpos` is already the next one's first state."""
+        sim = player.env.sim
+        sim.show_lines(self, self._controls.recording)
         if not self._controls.recording:
             self._end()
             return
-        qpos = player.env.sim.qpos[self._shown].cpu()
+        qpos, lines = sim.qpos[self._shown].cpu(), sim.lines.of(self._shown)
         if self._clip is None:
             self._begin(player.actor)
         else:
@@ -124,9 +128,9 @@ class Reel(Listener):
             self._clip = steps + 1, episodes + self._ended(step)
             if self._is_full(*self._clip):
                 self._end()
-                self._first = qpos.clone()  # of the next clip, if another step is made
+                self._first = qpos.clone(), lines  # of the next clip, if another step is made
                 return
-        self._writer.add(qpos)
+        self._writer.add(qpos, lines)
 
     def _ended(self, step: Step) -> int:
         if step.ended is None:
@@ -146,7 +150,7 @@ class Reel(Listener):
             self._controls.say(f"recording environment {_shown(self._keys.videoEnv)} into {path}")
         self._clip = (0, 0)
         if self._first is not None:
-            self._writer.add(self._first)
+            self._writer.add(*self._first)
             self._clip, self._first = (1, 0), None
 
     def _end(self) -> None:

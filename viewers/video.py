@@ -30,6 +30,7 @@ import mujoco
 import numpy as np
 from numpy.typing import ArrayLike
 
+from livegym.sim.lines import NO_LINES, Lines
 from livegym.utils.errors import UserError
 from livegym.viewers.clip import FAULTS, Clip, check_encoder, exact_dt
 from livegym.viewers.offscreen import Camera, Painter
@@ -56,6 +57,7 @@ class _Begin:
 class _Add:
     step: int
     qpos: np.ndarray  # (envs, nq) or (nq,)
+    lines: Lines  # of these environments
 
 
 @dataclass(frozen=True)
@@ -105,10 +107,13 @@ class VideoWriter:
         self.end()
         self._orders.put(_Begin(path))
 
-    def add(self, qpos: ArrayLike) -> None:
-        """Adds a control step: (nq,) or (envs, nq), an array or a CPU tensor, copied. Full queue: see `block`."""
+    def add(self, qpos: ArrayLike, lines: Lines = NO_LINES) -> None:
+        """Adds a control step: (nq,) or (envs, nq), an array or a CPU tensor, copied, with the lines of these envs.
+
+        Full queue: see `block`.
+        """
         if self._has_room():
-            self._orders.put(_Add(self._steps, np.array(qpos, dtype=float)))
+            self._orders.put(_Add(self._steps, np.asarray(qpos).astype(float), lines))
         else:
             self._dropped += 1
         self._steps += 1
@@ -197,7 +202,7 @@ class _Studio:
 
     def _add(self, order: _Add, path: Path) -> None:
         self._painter = self._painter or Painter(self._model_xml, *self._size)
-        picture = self._painter.draw(order.qpos, self._camera)
+        picture = self._painter.draw(order.qpos, self._camera, order.lines)
         if self._clip is None:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._clip = Clip(path, self._dt, *self._size)

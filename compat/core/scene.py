@@ -22,6 +22,7 @@ from livegym.compat.core.build import build
 from livegym.compat.core.cameras import Cameras
 from livegym.compat.core.engine import Engine
 from livegym.compat.core.group import Group
+from livegym.compat.core.lines import DrawnLines
 from livegym.compat.core.makeup import make_ups, what_differs
 from livegym.compat.core.record import Scene
 from livegym.compat.core.tensors import Tensors
@@ -58,6 +59,7 @@ class Sim(Scene):
     def __init__(self, params: SimParams) -> None:
         super().__init__(params)
         self.frames = 0
+        self.lines = DrawnLines(self)
         self.before_simulate: list[Callable[[], None]] = []  # may write engine.xfrc_applied
         self._groups: list[Group] = []
         self._tensors: Tensors | None = None

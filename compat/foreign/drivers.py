@@ -85,6 +85,12 @@ class Driver(ABC):
     @abstractmethod
     def _reset(self, env_ids: Tensor) -> None: ...
 
+    def _forget_lines(self, env_ids: Tensor) -> None:
+        """Remove what the task has drawn of the state before: environments (n,) are reset outside of its own step."""
+        lines = getattr(getattr(self.env, "sim", None), "lines", None)
+        if lines is not None:
+            lines.forget(env_ids.tolist())
+
     def _ended(self, reset: Tensor, extras: Any) -> tuple[Tensor, Tensor]:
         """(N,) bool each: the ended episodes, and those of them that ended by the time limit."""
         ended = reset.reshape(-1) != 0
@@ -136,6 +142,7 @@ class VecTaskDriver(Driver):
         if self._next_step:
             self.env.reset_buf[env_ids] = 1
             return
+        self._forget_lines(env_ids)
         self.env.reset_idx(env_ids)
         if hasattr(self.env, "compute_observations"):
             self.env.compute_observations()
@@ -164,6 +171,7 @@ class LeggedDriver(Driver):
         return Outcome(groups, before or groups, reward.float().clone(), ended, timed_out)
 
     def _reset(self, env_ids: Tensor) -> None:
+        self._forget_lines(env_ids)
         self.env.reset_idx(env_ids)
         self.env.compute_observations()
         limit = self.env.cfg.normalization.clip_observations
@@ -217,6 +225,7 @@ class FactoryDriver(Driver):
         )
 
     def _reset(self, env_ids: Tensor) -> None:
+        self._forget_lines(env_ids)
         if len(env_ids) == self.num_envs:
             self.obs = self._groups(self.env.reset())
         else:

@@ -29,6 +29,7 @@ from typing import Any
 
 import torch
 
+from livegym.compat.core.lines import is_expected
 from livegym.compat.finders import install
 from livegym.compat.foreign import composed, configs, settings
 from livegym.compat.foreign.announced import announce, announce_below
@@ -80,7 +81,7 @@ def load_yaml(
         "rl_device": "cpu",
         "sim_device": "cpu:0",  # AllegroKuka takes the number
         "graphics_device_id": -1,
-        "headless": True,
+        "headless": not is_expected(),
         "virtual_screen_capture": False,
         "force_render": False,
     }
@@ -109,7 +110,7 @@ def load_classes(
         subscenes=0,
         num_threads=0,
         num_envs=None,
-        headless=True,
+        headless=not is_expected(),
     )
     reach = settings.action_range(configs.plain(config))
     (env, _), files = _made(lambda: tasks.make_env(name, arguments, config), checkout, seed, threads)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from livegym.sim.base import Snapshot
+from livegym.sim.lines import Lines
 from livegym.utils.errors import did_you_mean
 
 log = logging.getLogger(__name__)
@@ -98,6 +99,16 @@ class ForeignSim:
         """(N, nu) float32, a copy of the present controls."""
         return self._shown(self._engine.ctrl, np.zeros(self._engine.model.nu))
 
+    @property
+    def lines(self) -> Lines:
+        """The lines that the task has added, of the environments in the picture."""
+        lines = Lines(*self._made.lines.present)
+        return lines if len(self._groups) == 1 else lines.where(np.isin(lines.envs, self._groups[0].ids))
+
+    def show_lines(self, who: Hashable, shown: bool) -> None:
+        """Tell whether `who` draws `lines` from the next step on. While none does, the task's viewer is false."""
+        self._made.lines.show(who, shown)
+
     def body_ids(self, names: Sequence[str]) -> list[int]:
         """Indices into the body axis. Raises ValueError with the nearest name."""
         model = self._engine.model
@@ -139,6 +150,7 @@ class ForeignSim:
                 {name.removeprefix(start): value for name, value in arrays.items() if _prefix_of(name) == start}
             )
         self._faults = self._of_all("faults")
+        self._made.lines.forget()
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """The snapshots of all engines; the names of the first one's have no prefix."""

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from livegym.compat.core.lines import expected
 from livegym.compat.foreign import composed, configs, loading, settings
 from livegym.compat.foreign.env import OBSERVATION, REWARD, STATES, TERMINATED, ForeignEnv
 from livegym.projects import registry
@@ -54,11 +55,16 @@ class ForeignTask(Task):
         return Box(self._actions)
 
     @classmethod
-    def make_env(cls, config: TaskConfig, sim: SimConfig, physics: PhysicsConfig, num_envs: int, seed: int) -> Env:
-        """The environments. Raises UserError for keys that a foreign task cannot obey."""
+    def make_env(
+        cls, config: TaskConfig, sim: SimConfig, physics: PhysicsConfig, num_envs: int, seed: int, shown: bool
+    ) -> Env:
+        """The environments; if they are `shown`, they have a viewer for their lines.
+
+        Raises UserError for keys that a foreign task cannot obey.
+        """
         refuse_unused(cls.part, config, sim, physics, num_envs)
         _note_left(cls.part)
-        with cls.part.running("failed"):
+        with cls.part.running("failed"), expected(shown):
             loaded = cls.loaded(config.params, num_envs, seed, sim.threads)
         return ForeignEnv(cls(config.params, loaded.actions), config, loaded, num_envs, cls.part)
 

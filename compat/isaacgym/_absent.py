@@ -24,7 +24,7 @@ ABSENT = {
         get_camera_proj_matrix get_camera_view_matrix
     """,
     "There is no viewer window here: watch with livegym's viewers.": """
-        get_viewer_camera_handle get_viewer_camera_transform get_viewer_mouse_position get_viewer_size
+        get_viewer_camera_handle get_viewer_mouse_position get_viewer_size
     """,
     "Load a .urdf or .xml (MJCF) asset instead.": """
         attach_sim create_usd_exporter debug_print_asset destroy_usd_exporter export_usd_asset

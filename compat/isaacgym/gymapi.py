@@ -19,13 +19,14 @@ from ._properties import Properties
 from ._queries import Queries
 from ._setup import Setup
 from ._tensors import TensorMethods
+from ._viewer import ViewerMethods
 
 Tensor = torch.Tensor
 globals().update({name: getattr(values, name) for name in values.__all__})
 globals().update(values.constants())
 
 
-class Gym(Setup, Queries, Properties, TensorMethods, CameraMethods, Absent):
+class Gym(Setup, Queries, Properties, TensorMethods, CameraMethods, ViewerMethods, Absent):
     """Every method of Isaac Gym: it works, or it raises NotImplementedError with what to do instead."""
 
 

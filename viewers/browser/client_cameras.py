@@ -1,4 +1,4 @@
-"""Each client's own view of the shared scene: which environments are shown, the camera, and the contacts.
+"""Each client's own view of the shared scene: which environments are shown, the camera, contacts and lines.
 
 The scene's root frame is placed separately for each client, so that the origin is the middle of the grid, the only
 environment that is shown, or the robot that the camera follows. The user's camera turns around the origin.
@@ -14,6 +14,7 @@ import viser
 
 from livegym.viewers.browser.contacts import Contacts
 from livegym.viewers.browser.frames import Frame
+from livegym.viewers.browser.lines import ClientLines
 from livegym.viewers.browser.protocol import ViewSettings
 from livegym.viewers.browser.scene import ROOT, Scene
 from livegym.viewers.framing import FOV
@@ -38,6 +39,10 @@ class ClientCamera:
     _root: viser.FrameHandle | None = None
     _at: np.ndarray = field(default_factory=lambda: np.zeros(3))
     _contacts: Contacts | None = None
+    _lines: ClientLines = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._lines = ClientLines(self.client)
 
     def apply(self, settings: ViewSettings) -> None:
         """Sets the view from the next update on."""
@@ -56,6 +61,9 @@ class ClientCamera:
             self._contacts = Contacts(self.client, self.scene.model, 2 * self.scene.bounds.radius)
         if self._contacts is not None:
             self._contacts.show(frame, env_id, self.scene.offsets[env_id], self.view)
+        others = range(self.scene.num_envs) if self.view.show_all else ()
+        shown = [env_id, *(other for other in others if other != env_id)]
+        self._lines.show(frame.lines.of(shown), self.scene.offsets[shown])
 
     def _middle(self, env_id: int) -> np.ndarray:
         """(3,) m: the point of the scene that must be at the origin."""

@@ -84,7 +84,8 @@ class FrameEncoder:
                 start = time.monotonic()
                 frame = self._slot.frame
                 if frame is not None and frame is not drawn and frame.qpos.shape[1] == painter.model.nq:
-                    picture = painter.draw(frame.qpos[:MOST_TILES])
+                    qpos = frame.qpos[:MOST_TILES]
+                    picture = painter.draw(qpos, lines=frame.lines.of(range(len(qpos))))
                     self.frames.publish(simplejpeg.encode_jpeg(picture, QUALITY))
                     drawn = frame
                 time.sleep(max(0.005, 1 / FPS - (time.monotonic() - start)))

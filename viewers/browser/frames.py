@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from livegym.play.play import Listener, Player
+from livegym.sim.lines import NO_LINES, Lines
 from livegym.tasks.env import Step
 
 
@@ -20,6 +21,7 @@ class Frame:
     qvel: np.ndarray  # (N, nv)
     ctrl: np.ndarray  # (N, nu)
     time: float  # s, monotonic, when it was copied
+    lines: Lines = NO_LINES  # of all environments
 
 
 class LatestFrame(Listener):
@@ -55,6 +57,8 @@ class LatestFrame(Listener):
     def offer(self, player: Player, moved: bool) -> None:
         """Copies the state if it is wanted, due and changed. Called by the control loop."""
         self._moved = self._moved or moved
+        sim = player.env.sim
+        sim.show_lines(self, bool(self._wanted_by))
         if not (self._wanted_by and self._moved):
             return
         now = time.monotonic()
@@ -62,9 +66,8 @@ class LatestFrame(Listener):
             return
         self._due = max(self._due + self._period, now - self._period)
         self._moved = False
-        sim = player.env.sim
         qpos, qvel, ctrl = (x[: self._shown].cpu().numpy().astype(float) for x in (sim.qpos, sim.qvel, sim.ctrl))
-        self.frame = Frame(qpos, qvel, ctrl, now)
+        self.frame = Frame(qpos, qvel, ctrl, now, sim.lines)
         self.wake.set()
 
     def clear(self) -> None:

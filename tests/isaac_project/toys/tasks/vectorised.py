@@ -31,6 +31,10 @@ class Vectorised(ABC):
         self.sim = EXISTING_SIM
         self.build()
         self.gym.prepare_sim(self.sim)
+        self.viewer = None
+        if not headless:
+            self.viewer = self.gym.create_viewer(self.sim, gymapi.CameraProperties())
+            self.gym.viewer_camera_look_at(self.viewer, None, gymapi.Vec3(3, 3, 2), gymapi.Vec3(0, 0, 1))
         self.obs_buf = torch.zeros(self.num_envs, self.num_obs)
         self.rew_buf = torch.zeros(self.num_envs)
         self.reset_buf = torch.ones(self.num_envs, dtype=torch.long)
@@ -59,6 +63,9 @@ class Vectorised(ABC):
     def reset_idx(self, env_ids):
         """Put environments into start states."""
 
+    def draw(self):
+        raise NotImplementedError("this toy has no lines")
+
     def step(self, actions):
         self.act(torch.clamp(actions, -1.0, 1.0))
         for _ in range(self.control_freq_inv):
@@ -75,4 +82,6 @@ class Vectorised(ABC):
         late = self.progress_buf >= self.max_episode_length - 1
         self.reset_buf = (failed | late).long()
         self.extras["time_outs"] = late & ~failed
+        if self.viewer and self.cfg["env"].get("enableDebugVis", False):
+            self.draw()
         return {"obs": self.obs_buf}, self.rew_buf, self.reset_buf, self.extras

@@ -18,6 +18,7 @@ class Hound:
         self.make_ground()
         self.make_envs()
         self.gym.prepare_sim(self.sim)
+        self.viewer = None if headless else self.gym.create_viewer(self.sim, gymapi.CameraProperties())
         n = self.num_envs
         self.root_states = gymtorch.wrap_tensor(self.gym.acquire_actor_root_state_tensor(self.sim))
         dofs = gymtorch.wrap_tensor(self.gym.acquire_dof_state_tensor(self.sim))
@@ -98,7 +99,16 @@ class Hound:
         self.compute_observations()
         clip = cfg.normalization.clip_observations
         self.obs_buf = torch.clip(self.obs_buf, -clip, clip)
+        if self.viewer:
+            self.draw()
         return self.obs_buf, self.privileged_obs_buf, self.rew_buf, self.reset_buf, self.extras
+
+    def draw(self):
+        """A yellow line from the ground to each trunk: global lines, which name no environment."""
+        above = self.root_states[:, :3].numpy()
+        ends = np.stack([above * [1.0, 1.0, 0.0], above], axis=1).astype(np.float32)
+        self.gym.clear_lines(self.viewer)
+        self.gym.add_lines(self.viewer, None, self.num_envs, ends, np.tile([1.0, 1.0, 0.0], (self.num_envs, 1)))
 
     def push(self):
         speed = self.cfg.domain_rand.max_push_vel
