@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -269,6 +270,24 @@ def test_an_environments_actions_are_the_servers_to_their_bounds(own, served, pr
     assert found.endswith(problem)
 
 
+def with_game(folder):
+    """A copy of the folder with the browser's game."""
+    return Path(shutil.copytree(ROOT / "examples" / "browser_game", folder / "game"))
+
+
+def of_document(folder, game):
+    """The name of a module in the folder: a class Game, and the document's lines as they stand."""
+    (lines,) = blocks("js")
+    (folder / "document.js").write_text(f"{game}\n{lines}")
+    return "document.js"
+
+
+def test_the_lines_of_each_language_are_ten_at_most():
+    for language in ("python", "js", "sh"):
+        (lines,) = blocks(language)
+        assert len(lines.strip().split("\n")) <= 10, language
+
+
 def turned_away_for_a_moment(served, page, done):
     """The server is busy, and then no longer: all clients send their observations again; `done()` counts on."""
     served.inbox.capacity, busy = 0, served.inbox.busy
@@ -279,10 +298,10 @@ def turned_away_for_a_moment(served, page, done):
 
 @pytest.mark.slow
 @needs_chromium
-def test_a_page_with_a_game_plays_by_itself(serve, browser, monkeypatch):
+def test_a_page_with_a_game_plays_by_itself(serve, browser, monkeypatch, tmp_path):
     monkeypatch.setattr("livegym.serve.intake.RETRY_S", 0.1)
     spec = PolicySpec("Spaces", (("observation", 3),), (), Discrete(3), 1.0)
-    served = serve(kind=Choosing, spec=spec, page=ROOT / "examples" / "browser_game")
+    served = serve(kind=Choosing, spec=spec, page=(folder := with_game(tmp_path)))
     page = new_page(browser)
     page.goto(f"{served.address}/page/")
     wait(page, lambda: "balls, caught" in text(page, "#score"), lambda: text(page, "#score"))
@@ -291,10 +310,9 @@ def test_a_page_with_a_game_plays_by_itself(serve, browser, monkeypatch):
     assert page.locator("#curve polyline").get_attribute("points").count(",") > 1
     assert page.console_errors == []
     turned_away_for_a_moment(served, page, lambda: len(served.loop.ended_episodes))
-    (lines,) = blocks("js")
     game = "class Game { reset() { return [0, 0, this.n = 0]; } step(a) { this.n += 1; "
     game += "return { obs: [a, 0, this.n], reward: 0.25, done: this.n > 3 }; } }"
-    page.evaluate(f"(() => {{ {game} {lines} }})()")
+    page.evaluate(f"import('./{of_document(folder, game)}')")
     turned_away_for_a_moment(served, page, lambda: list(served.loop.rewards.values()).count(0.25))
     assert set(served.loop.rewards.values()) == {-1.0, 0.0, 0.25, 1.0}
     assert page.console_errors == []
@@ -303,10 +321,10 @@ def test_a_page_with_a_game_plays_by_itself(serve, browser, monkeypatch):
 
 @pytest.mark.slow
 @needs_chromium
-def test_a_page_does_not_send_again_what_is_wrong(serve, browser):
+def test_a_page_does_not_send_again_what_is_wrong(serve, browser, tmp_path):
     """It sent an observation of the wrong length for ever."""
     spec = PolicySpec("Spaces", (("observation", 2),), (), Discrete(3), 1.0)  # the game observes three numbers
-    served = serve(kind=Choosing, spec=spec, page=ROOT / "examples" / "browser_game")
+    served = serve(kind=Choosing, spec=spec, page=(folder := with_game(tmp_path)))
     page = new_page(browser)
     page.add_init_script(
         "window.sent = window.timers = 0; const send = WebSocket.prototype.send, later = setTimeout;"
@@ -317,9 +335,10 @@ def test_a_page_does_not_send_again_what_is_wrong(serve, browser):
     wait(page, lambda: "expected a list of 2 numbers" in text(page, "#score"), lambda: text(page, "#score"))
     assert page.evaluate("[window.sent, window.timers]") == [1, 0]
     assert text(page, "#score").startswith("The game has stopped.")
-    (lines,) = blocks("js")
-    page.evaluate(f"(() => {{ class Game {{ reset() {{ return [0, 0, 0]; }} }} {lines} }})()")
-    wait(page, lambda: any("expected a list of 2 numbers" in error for error in page.console_errors))
+    told = []
+    page.on("console", lambda message: told.append(message.text))
+    page.evaluate(f"import('./{of_document(folder, 'class Game { reset() { return [0, 0, 0]; } }')}')")
+    wait(page, lambda: any("expected a list of 2 numbers" in each for each in told))
     assert page.evaluate("[window.sent, window.timers]") == [2, 0]
     page.context.close()
 
