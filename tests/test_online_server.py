@@ -565,6 +565,12 @@ class TestPlacesAndRates:
         assert later == "decision"
         assert served.api.counts()["busy"] == 1
 
+    def test_the_client_for_pages_is_served_as_a_module(self, serve):
+        with serve().http() as http:
+            answer = http.get("/client.js")
+        assert answer.headers["content-type"].startswith("text/javascript")
+        assert "export function play(" in answer.text
+
     def test_clients_and_newcomers_have_places_of_their_own_at_the_front_door(self, serve):
         served = serve()
         assert (
