@@ -259,7 +259,7 @@ async def _join(port: int, token: str, seen: Seen, seconds: float) -> None:
 
 
 def _alone(port: int, token: str, seconds: float) -> list[float]:
-    """The ms of decisions over one kept HTTP connection, while nobody else asks."""
+    """The ms of decisions over one kept HTTP connection, while no other client asks."""
     kept = http.client.HTTPConnection(HOST, port, timeout=60)
     headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
     took, end = list[float](), time.perf_counter() + seconds

@@ -6,9 +6,9 @@
     clients.take("owner")                  # its first message was accepted
     clients.leave("owner", connection)
 
-A client takes a place with its first message that is accepted, so those that say nothing keep nobody out. A client that
-was silent for `QUIET_S` gives way if all places are taken. One address may hold `ADDRESS_SHARE` of them; this machine's
-own address stands for many programs, and may hold all. All of it runs on the server's event loop.
+A client takes a place with its first message that is accepted, so those that say nothing keep no other client out. A
+client that was silent for `QUIET_S` gives way if all places are taken. One address may hold `ADDRESS_SHARE` of them;
+this machine's own address stands for many programs, and may hold all. All of it runs on the server's event loop.
 """
 
 from __future__ import annotations

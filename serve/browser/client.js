@@ -16,7 +16,7 @@ const AGAIN_S = 2;
  *   returns the next observation: {obs, reward, done}, and whatever else an observation may have
  * @param {() => void} [game.ended] is called after each episode
  * @param {(message: string, again: boolean) => void} [game.failed] is called after an error; `again`: whether the
- *   client goes on by itself
+ *   client continues by itself
  * @param {string} [stream] a name of letters, digits, "_", "." and "-"
  */
 export function play({ begin, step, ended = () => {}, failed = console.error }, stream = invented()) {
