@@ -616,7 +616,7 @@ class TestPlacesAndRates:
         assert asyncio.run(drive()) == (503, 200, [200, 200])
 
     def test_a_stream_that_is_too_fast_is_told_when_to_resend_and_others_are_not_slowed(self, serve):
-        served = serve(stream_rate=1.0)  # and 64 at once
+        served = serve(stream_rate=0.01)  # and 64 at once
 
         async def drive():
             async with served.socket() as ws:
@@ -626,7 +626,7 @@ class TestPlacesAndRates:
 
         error, other = asyncio.run(drive())
         assert (error["kind"], error["given"], other["type"]) == ("busy", "fast", "decision")
-        assert 0 < error["retry_after"] <= 1
+        assert 0 < error["retry_after"] <= 100
         with served.http() as http:
             body = {"v": 1, "observations": [{"stream": "fast", "obs": [0, 0, 0, 0]}]}
             answer = http.post("/observe", json=body)
