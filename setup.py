@@ -50,7 +50,7 @@ setup(
         "livegym.robots": ["template/*", "template/*/*", "template/*/*/*"],
         "livegym.viewers": ["browser/page/*"],
         "livegym.web": ["page/*"],
-        "livegym.serve": ["page/*"],
+        "livegym.serve": ["page/*", "browser/*"],
         "livegym.cfg": ["*.yaml", "*/*.yaml"],
         "livegym.tasks": ["models/*.xml", "models/*/*.xml", "*.js", "*/*.js"],
     },

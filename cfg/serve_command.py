@@ -95,7 +95,7 @@ def _name(given: argparse.Namespace, files: list[str]) -> str | None:
     """Return the environment's name; None if the user has named none. Raises UserError if it cannot be used."""
     name: str | None = given.name
     if name is not None:
-        if not folder_name(name) or len(name) > LONGEST:
+        if not any(map(str.isalnum, name)) or len(name) > LONGEST:
             raise UserError(
                 f"--name {name!r}: it names the run's folder too. Allowed: at most {LONGEST} characters, with a letter "
                 'or digit, for example --name "My robot"'

@@ -1,6 +1,6 @@
 """Outliers: rewards so far beyond the usual ones that they are a fault of a client or of its environment.
 
-    watch = RewardWatch(writer.last_rewards, factor=1e4, most=1e6, tell=writer.tell_reward_limit)
+    watch = watch_of(writer, factor=1e4, most=1e6)
     watch.limit          # the greatest |reward| that is no outlier
     watch.added()        # the buffer has another experience
     watch.renew()        # compute the limit again at once
@@ -16,8 +16,8 @@ first rewards may be faults. And it is never less than 1, so no reward up to `fa
 rewards of most steps are: a goal that earns 100 after steps that cost 1e-5 is learned. If rewards grow for good, the
 new ones are left out until they are half of those that are not zero.
 
-The serving process alone computes the limit. It tells the trainer in the header of the replay buffer, so a reward that
-counts in what versions earned is one that is trained on.
+The serving process alone computes the limit. It tells the trainer in the header of the replay buffer, so one limit
+holds for what versions earned and for what is trained on.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+
+from livegym.online.replay import ReplayWriter
 
 KNOWN = 10_000  # last experiences of the replay buffer, from whose rewards the usual size is computed
 ENOUGH = 30  # least number of rewards that are not zero among them; with fewer, the limit stays as it is
@@ -48,7 +50,7 @@ class RewardWatch:
         last_rewards: Callable[[int], np.ndarray],
         factor: float | None,
         most: float,
-        tell: Callable[[float], None] = lambda limit: None,
+        tell: Callable[[float], None],
     ) -> None:
         """`last_rewards(n)`: rewards of the last n experiences of the buffer; `most`: greatest limit.
 
@@ -89,6 +91,11 @@ class RewardWatch:
             self._tell(limit)
 
 
+def watch_of(writer: ReplayWriter, factor: float | None, most: float) -> RewardWatch:
+    """Return the watch of a replay buffer, which tells the trainer its limit."""
+    return RewardWatch(writer.last_rewards, factor, most, writer.tell_reward_limit)
+
+
 def unwatched(most: float) -> RewardWatch:
     """Return a watch to which only rewards beyond `most` are outliers."""
-    return RewardWatch(lambda count: np.zeros(0), None, most)
+    return RewardWatch(lambda count: np.zeros(0), None, most, lambda limit: None)

@@ -210,9 +210,10 @@ class Service:
         """Count an outlier, and log the first one."""
         self.tally.outliers += 1
         if not self.tally.outlier:
-            self.tally.outlier = why = f"decision {e.decision} of stream {e.stream!r} earned {why}"
+            self.tally.outlier = why = f"stream {e.stream!r} earned {why}"
             advice = "If such rewards are right, scale all rewards down, or raise this key"
-            log.warning("a reward far beyond the usual ones is not trained on: %s. %s.", why, advice)
+            text = "a reward far beyond the usual ones is not trained on: decision %s of %s. %s."
+            log.warning(text, e.decision, why, advice)
 
     def _check(self, request: Observed) -> None:
         """Raises Refusal if clients may not use this stream, or the gate."""

@@ -77,6 +77,11 @@ class Worker:
         if rule.priority_sampling:
             priorities = Priorities(run.priorities_file, rule.buffer_capacity, config.task.max_reward)
         reader = ReplayReader(run.replay_file, layout, rule.buffer_capacity, priorities)
+        if math.isinf(reader.reward_limit):
+            most = config.task.max_reward
+            log.warning(
+                "no limit for outliers is known yet; until it is, rewards up to task.max_reward=%g count.", most
+            )
         network = algorithm_of(config.train).actor_critic(spec, config.train)
         learner = ActorCritic(spec, network, rule_of(rule, network), rule.learning_rate)
         learner.load_model(state["model"])

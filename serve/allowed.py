@@ -15,7 +15,14 @@ from livegym.serve.messages import LARGEST, MAX_COUNT, MAX_ITEMS, NAME, Descript
 from livegym.tasks.stream_task import RawField
 
 WHOLE = f"a whole number from 0 to {MAX_COUNT}"
-REAL = f"a number from {-LARGEST:g} to {LARGEST:g}"
+
+
+def in_full(value: float) -> str:
+    """Return a number with all of its digits: who takes a bound literally must not be refused."""
+    return str(int(value)) if abs(value) < 2**53 and value == int(value) else str(value)
+
+
+REAL = f"a number from {in_full(-LARGEST)} to {in_full(LARGEST)}"
 TRUTH = "true or false"
 FIELDS = {
     "id": WHOLE,
@@ -72,7 +79,7 @@ class Allowed:
         """Return what a part of an action may be, as clients number it."""
         least, most = self._bounds[index]
         kind = "number" if self._description.spec.action.choices is None else "whole number"
-        return f"a {kind} from {least:g} to {most:g}"
+        return f"a {kind} from {in_full(least)} to {in_full(most)}"
 
 
 def _shape(field: RawField) -> str:
@@ -82,4 +89,4 @@ def _shape(field: RawField) -> str:
 
 
 def _range(field: RawField) -> str:
-    return f"a number from {max(field.low, -LARGEST):g} to {min(field.high, LARGEST):g}"
+    return f"a number from {in_full(max(field.low, -LARGEST))} to {in_full(min(field.high, LARGEST))}"

@@ -61,7 +61,7 @@ class Backlog:
     def _consider(self, asked: Asked) -> None:
         """Make a message ready if it is the first one of each of its streams."""
         if all(self._of[stream][0] is asked for stream in asked.streams):
-            self._ready.add(asked.client, asked, len(asked.requests))
+            self._ready.add(asked.share, asked, len(asked.requests))
 
     def _leave(self, asked: Asked) -> None:
         """Forget a message that was ready; others may be ready now."""

@@ -12,12 +12,12 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from livegym.serve.intake import AGAIN, RETRY_S, Intake, Waiting
+from livegym.serve.intake import AGAIN, RETRY_S, Intake, Sender, Waiting
 from livegym.serve.protocol import Message, MessageRefused, Reader, text_of
 from livegym.web.server import ARRIVED
 
@@ -30,7 +30,7 @@ SEND_S = 10.0
 REFUSALS = 100
 """Invalid messages in a row after which the client is disconnected."""
 SILENT_S = 60.0
-"""Time within which a client must send its first valid message."""
+"""Time within which the first message of a client must be accepted."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,16 @@ class Ending:
 
     why: str
     code: int | None = None
+
+
+class Places(Protocol):
+    """The places of clients of which a message was accepted."""
+
+    def check(self, owner: str) -> None:
+        """Raise MessageRefused if a client that has no place yet could not get one."""
+
+    def take(self, owner: str) -> None:
+        """Give a client a place, unless it has one."""
 
 
 class StreamConnection:
@@ -50,37 +60,36 @@ class StreamConnection:
         owner: str,
         intake: Intake,
         reader: Reader,
-        source: str,
-        take_place: Callable[[], None] = lambda: None,
+        sender: Sender,
+        places: Places,
     ) -> None:
-        """`owner`: the name of the client, to which its streams are leased. `source`: the name of this connection.
-
-        `take_place()`: takes a place for a client that sends a valid message; raises MessageRefused if there is none.
-        """
+        """`owner`: the name of the client, to which its streams are leased. `sender`: this connection."""
         self._socket = socket
-        self._owner, self._source = owner, source
+        self._owner, self._sender = owner, sender
         self._intake = intake
         self._reader = reader
-        self._take_place = take_place
+        self._places = places
         self._slots = asyncio.Semaphore(UNANSWERED)
         self._queue: asyncio.Queue[Waiting | MessageRefused] = asyncio.Queue()  # bounded by the slots
         self._told_to_end: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
-        self._heard_at = time.monotonic()  # when it sent its last valid message
-        self.spoke = False  # whether it has sent one
+        self._heard_at = time.monotonic()  # when its last message was accepted
+        self._spoke = False  # whether it has sent a valid message
+        self._accepted = False  # whether one was accepted
+        self.finds_no_place = False  # whether there was no place for it when it sent its last valid message
         self.messages = self.refused = 0
 
     @property
     def silence(self) -> float:
-        """The s since the last valid message; since the beginning if there was none."""
+        """The s since the last message that was accepted; since the beginning if there was none."""
         return time.monotonic() - self._heard_at
 
     def replace(self) -> None:
         """End this connection, because the client has opened another one."""
         self._end(Ending("another connection has the same client id", 1008))
 
-    def give_way(self) -> None:
-        """End this connection, because another client needs its place."""
-        self._end(Ending(f"silent for {self.silence:.0f} s, and another client needs the place", 1013))
+    def give_way(self, why: str) -> None:
+        """End this connection, because another client needs what it holds."""
+        self._end(Ending(why, 1013))
 
     def _end(self, ending: Ending) -> None:
         if not self._told_to_end.done():
@@ -113,9 +122,13 @@ class StreamConnection:
 
     async def _watch(self) -> Ending:
         await asyncio.wait([self._told_to_end], timeout=SILENT_S)
-        if not self._told_to_end.done() and not self.spoke:
-            return Ending(f"no valid message within {SILENT_S:g} s", 1008)
-        return await self._told_to_end
+        if self._told_to_end.done() or self._accepted:
+            return await self._told_to_end
+        if self.finds_no_place:
+            return Ending(f"no place became free within {SILENT_S:g} s", 1013)
+        if self._spoke:
+            return Ending(f"no message was accepted within {SILENT_S:g} s", 1013)
+        return Ending(f"no valid message within {SILENT_S:g} s", 1008)
 
     async def _read(self) -> Ending:
         in_a_row = 0
@@ -133,22 +146,24 @@ class StreamConnection:
 
     async def _entry(self, text: str | None, arrived: float | None) -> Waiting | MessageRefused:
         try:
-            waiting = await self._intake.put(self._owner, text, self._valid, self._source, arrived)
+            waiting = await self._intake.put(self._owner, text, self._valid, self._sender, arrived, self._check_place)
         except MessageRefused as refused:
             self.refused += 1
             return refused
-        self._heard_at, self.spoke = time.monotonic(), True
+        self._heard_at, self._accepted = time.monotonic(), True
+        self._places.take(self._owner)  # without an await since `_check_place`, so it is still there
         return waiting
 
     def _valid(self, text: str | None) -> Message:
         if self._told_to_end.done():  # its streams are free already, and may be another client's
             raise MessageRefused("busy", f"This connection is being closed. {AGAIN}", RETRY_S)
         message = self._reader.read(text)
-        try:
-            self._take_place()
-        except MessageRefused as refused:
-            raise refused.about(message.id) from None
+        self._spoke = True
         return message
+
+    def _check_place(self) -> None:
+        self.finds_no_place = False
+        self._places.check(self._owner)
 
     async def _write(self) -> Ending:
         while True:

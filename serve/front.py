@@ -29,7 +29,7 @@ def served(address: PageAddress, api: OnlineApi, dashboard: Dashboard, status: S
     reading = status.reading
     gateway = Gateway(address.access, address.host, address.port, reading, Readings(reading), status.trouble)
     gateway.app.include_router(dashboard.router)
-    api.mount(gateway.app)
+    api.mount(gateway)
     address.warn_of_others()
     gateway.start()
     announce(replace(address, port=gateway.port), "dashboard at")

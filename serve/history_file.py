@@ -3,10 +3,10 @@
     with HistoryFile(run.history_file, points):        # adds what the file holds to `points`
         serve()                                        # writes it each minute, and at the end
 
-The file holds what `history.py` keeps in memory, equally thinned, so it has 0.5 MB at most. It is written on a thread
+The file holds what `history.py` keeps in memory, equally thinned, so it has about 0.5 MB. It is written on a thread
 of its own, column by column, because a large piece of JSON at once would hold up decisions. It is replaced as a whole.
 A file that is damaged is set aside with a warning, and the plots begin again: no plot is worth a run that does not
-start.
+start. A file that cannot be read, or be set aside, is not written in this session, because what it holds would be lost.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import logging
 import os
 import threading
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+import numpy as np
 
 from livegym.serve.history import PATHS, Point, Points
 from livegym.utils.files import atomic_write_text, read_json, strict_json
@@ -34,6 +35,11 @@ GREATEST = 1e300
 """Bound of the numbers; no plot has greater ones."""
 STOP_S = 5.0
 """Longest wait for a write at the end."""
+ASIDE = 10
+"""Damaged files of one run that are kept, and one more."""
+NOT_KEPT = (
+    "The plots begin again, and those of this session are not kept. Repair or delete the file before the next start."
+)
 
 
 class HistoryFile:
@@ -45,6 +51,7 @@ class HistoryFile:
         self._points, self._every = points, every
         self._ends = threading.Event()
         self._failed = False  # whether a write has failed since one succeeded
+        self._keeps = True  # whether the file is written
         self._thread = threading.Thread(target=self._run, name="history", daemon=True)
 
     def __enter__(self) -> HistoryFile:
@@ -55,7 +62,9 @@ class HistoryFile:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._ends.set()
         self._thread.join(STOP_S)
-        if not self._thread.is_alive():
+        if self._thread.is_alive():
+            log.warning("%s is still being written after %g s; the plots may lack the last minute.", self.path, STOP_S)
+        else:
             self.write()
 
     def _run(self) -> None:
@@ -64,6 +73,8 @@ class HistoryFile:
 
     def write(self) -> None:
         """Replace the file. A failure is logged once, until a write succeeds."""
+        if not self._keeps:
+            return
         try:
             atomic_write_text(self.path, _text_of(self._points))
             self._failed = False
@@ -81,20 +92,26 @@ class HistoryFile:
         except FileNotFoundError:
             return
         except OSError as error:
-            log.warning("%s cannot be read (%s); the plots begin again.", self.path, error.strerror or error)
+            self._keeps = False
+            log.warning("%s cannot be read (%s). %s", self.path, error.strerror or error, NOT_KEPT)
         except ValueError as error:
             self._set_aside(error)
         else:
             self._points.restore(recent, tiers)
 
     def _set_aside(self, error: ValueError) -> None:
-        aside = self.path.with_name(f"{self.path.name}.damaged")
+        names = (f"{self.path.name}.damaged{number}" for number in ("", *range(2, ASIDE)))
+        aside = next((path for name in names if not (path := self.path.with_name(name)).exists()), None)
         try:
+            if aside is None:
+                raise OSError(f"there are {ASIDE - 1} damaged ones already")
             os.replace(self.path, aside)
-            where = f"it is now {aside.name}"
         except OSError as problem:
-            where = f"it cannot be renamed: {problem.strerror or problem}"
-        log.warning("%s is damaged (%s), so the plots begin again; %s.", self.path, error, where)
+            self._keeps = False
+            why = problem.strerror or problem
+            log.warning("%s is damaged (%s), and cannot be renamed (%s). %s", self.path, error, why, NOT_KEPT)
+        else:
+            log.warning("%s is damaged (%s), so the plots begin again; it is now %s.", self.path, error, aside.name)
 
 
 def _text_of(points: Points) -> str:
@@ -131,7 +148,10 @@ def _seconds(name: str) -> float:
 
 
 def _rows(part: str, columns: Any) -> list[Point]:
-    """Return the points of one part, oldest first. Names that this release does not know are left out."""
+    """Return the points of one part, oldest first. Names that this release does not know are left out.
+
+    They may be in another order in the file: the system's clock may have been set back while they were added.
+    """
     if not isinstance(columns, dict) or not all(isinstance(column, list) for column in columns.values()):
         raise ValueError(f"{part[:40]!r}: expected lists by name")
     lengths = {len(column) for column in columns.values()}
@@ -141,10 +161,10 @@ def _rows(part: str, columns: Any) -> list[Point]:
     if not all(value is None or _is_number(value) for column in known.values() for value in column):
         raise ValueError(f"{part[:40]!r}: a value is no number")
     times = known["t"]
-    if None in times or any(later < earlier for earlier, later in pairwise(times)):
-        raise ValueError(f"{part[:40]!r}: the times are not in order")
+    if None in times:
+        raise ValueError(f"{part[:40]!r}: a time is missing")
     empty = dict.fromkeys(PATHS)
-    return [empty | {name: column[i] for name, column in known.items()} for i in range(len(times))]
+    return [empty | {name: column[i] for name, column in known.items()} for i in np.argsort(times, kind="stable")]
 
 
 def _is_number(value: Any) -> bool:

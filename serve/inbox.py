@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 from livegym.online.stream_requests import Answer, Request
+from livegym.serve.fair_queue import NOBODY, Share
 from livegym.utils.locks import locked
 
 CAPACITY = 4096
@@ -43,7 +44,7 @@ class Asked:
     """Requests that arrived in one message; they are answered together."""
 
     requests: list[Request]
-    client: str = ""  # whose share of the decisions they use
+    share: Share = NOBODY  # of the decisions, which they use
     future: Future[list[Answer]] = field(default_factory=Future)
 
     @cached_property
@@ -79,20 +80,20 @@ class Inbox:
         self.most_waiting = 0  # most requests that ever waited at once
         self._waiting: deque[Asked] = deque()
         self._count = 0  # requests that are not answered yet
-        self._taken: list[Asked] = []  # since the last `take`
+        self._taken: dict[Future[list[Answer]], Asked] = {}  # by the loop, which has not answered them yet
         self._closed = False
         self._changed = threading.Condition()
 
-    def ask(self, requests: list[Request], client: str = "") -> Future[list[Answer]]:
+    def ask(self, requests: list[Request], share: Share = NOBODY) -> Future[list[Answer]]:
         """Return a future of the answers, in the order of `requests`. Any thread may call it; it never blocks for room.
 
-        `client`: whose share of the decisions they use.
+        `share`: whose share of the decisions they use.
 
         Raises:
             Busy: there is no room for all of them; none was accepted.
             Closed: the inbox is closed, so no answer would come.
         """
-        asked = Asked(requests, client)
+        asked = Asked(requests, share)
         asked.future.set_running_or_notify_cancel()  # from here on it cannot be cancelled
         with locked(self._changed, "the inbox"):
             if self._closed:
@@ -111,6 +112,7 @@ class Inbox:
     def _answered(self, requests: int, future: Future[list[Answer]]) -> None:
         with locked(self._changed, "the inbox"):
             self._count -= requests
+            self._taken.pop(future, None)
 
     def take(self, timeout: float) -> list[Asked]:
         """Wait for requests and return all of them, oldest first; an empty list after `timeout` s, or once closed."""
@@ -122,15 +124,15 @@ class Inbox:
                     break
             taken = list(self._waiting)
             self._waiting.clear()
-            self._taken = [asked for asked in self._taken if not asked.future.done()] + taken
+            self._taken.update((asked.future, asked) for asked in taken)
         return taken
 
     def close(self) -> None:
         """Fail all unanswered requests and refuse new ones. Any thread may call it, more than once."""
         with locked(self._changed, "the inbox"):
             self._closed = True
-            left = [*self._taken, *self._waiting]
-            self._taken = []
+            left = [*self._taken.values(), *self._waiting]
+            self._taken.clear()
             self._waiting.clear()
             self._changed.notify_all()
         for asked in left:  # outside the lock, because a callback of the future may call `ask` immediately

@@ -1,6 +1,7 @@
 """The part that WebSocket and HTTP share: accepts messages, and returns their answers.
 
-    waiting = await intake.put("client a", text, reader.read, "connection 1")    # raises MessageRefused
+    sender = Sender("connection 1", ("192.168.7.7", "connection 1"))
+    waiting = await intake.put("client a", text, reader.read, sender)    # raises MessageRefused
     answers = await intake.settle(waiting)                 # in the form to send; raises MessageRefused
 
 A message is checked, its streams are leased to the client, and its requests go into the inbox; if one of these fails,
@@ -23,6 +24,7 @@ from functools import partial
 from typing import Any
 
 from livegym.online.stream_requests import Answer, Observed, Refusal, Request
+from livegym.serve.fair_queue import Share
 from livegym.serve.inbox import Busy, Closed, Inbox
 from livegym.serve.leases import StreamLeases
 from livegym.serve.messages import MAX_ITEMS
@@ -51,6 +53,14 @@ class TooFast(MessageRefused):
     def status(self) -> int:
         """HTTP status of the answer."""
         return 429
+
+
+@dataclass(frozen=True)
+class Sender:
+    """Where a message came from. `name`: one connection, or all HTTP requests of one client or address."""
+
+    name: str
+    share: Share  # of the server's time, which it uses
 
 
 @dataclass(frozen=True)
@@ -118,24 +128,25 @@ class Intake:
         owner: str | None,
         text: str | bytes | None,
         read: Callable[[Any], Message],
-        source: str,
+        sender: Sender,
         arrived: float | None = None,
+        check: Callable[[], None] = lambda: None,
     ) -> Waiting:
         """Check a message by `read` and put it into the inbox. Raises MessageRefused; nothing has changed then.
 
-        `source`: what sent it: one connection, or all HTTP requests under one name, or without one from one address.
-        Each of them has the same share of the server's time.
-        `arrived`: s, by time.perf_counter, when it was read from its connection; None: now.
+        `arrived`: s, by time.perf_counter, when it was read from its connection; None: now. `check()`: raises
+        MessageRefused if a message that is valid is not accepted now; nothing is awaited between it and the return.
         """
         arrived = time.perf_counter() if arrived is None else arrived
-        await self._turnstile.enter(source, len(text or ""))
+        await self._turnstile.enter(sender.share, len(text or ""))
         self.messages += 1
         message = None
         try:
             message = read(text)
             self._leases.check(owner, message.streams)
+            check()
             self._check_rate(message)
-            asked = self._ask([_from(source, request) for request in message.requests], source)
+            asked = self._ask([_from(sender.name, request) for request in message.requests], sender.share)
         except MessageRefused as refused:
             if message is not None:
                 refused.about(message.id)
@@ -168,9 +179,9 @@ class Intake:
         for stream, count in counts.items():
             self._asked.of(stream).take(count)
 
-    def _ask(self, requests: list[Request], source: str) -> Future[list[Answer]]:
+    def _ask(self, requests: list[Request], share: Share) -> Future[list[Answer]]:
         try:
-            return self._inbox.ask(requests, source)
+            return self._inbox.ask(requests, share)
         except Busy as error:
             text = f"The server is busy: {error}. {UNCHANGED.format(RETRY_S)}"
             raise MessageRefused("busy", text, RETRY_S) from None

@@ -23,7 +23,7 @@ from pydantic_core import ErrorDetails
 
 from livegym.online.experience import Decision
 from livegym.online.stream_requests import Accepted, Answer, Instead, Observed, Refusal, Request, Rewarded
-from livegym.serve.allowed import Allowed
+from livegym.serve.allowed import Allowed, in_full
 from livegym.serve.messages import (
     MAX_ITEMS,
     STATUS,
@@ -184,7 +184,7 @@ class Reader:
         least, most = self._least, self._most
         for i, number in enumerate(item.executed):
             if not least[i] - ROUNDING <= number <= most[i] + ROUNDING:
-                expected = f"a number from {least[i]:g} to {most[i]:g}"
+                expected = f"a number from {in_full(least[i])} to {in_full(most[i])}"
                 raise _refused("invalid", f"{place}.executed.{i}", _shown(number), expected)
         action, log_prob = np.array(item.executed, np.float64), item.executed_log_prob
         is_choice = self.description.spec.action.choices is not None
@@ -227,7 +227,7 @@ class Reader:
             return _refused("invalid", where, "an unknown field", f"one of {', '.join(names)}", near)
         if location in (["observations"], ["rewards"]) and kind == "too_long":
             return _refused("oversized", where, given, f"1 to {MAX_ITEMS}", "Send several messages.")
-        if kind == "literal_error":  # the values are quoted as in Python
+        if location == ["type"]:  # of an HTTP request, which may leave it out
             return _refused("invalid", where, given, error["ctx"]["expected"].replace("'", '"'))
         return _refused("invalid", where, given, self._allowed.at(location, kind))
 

@@ -30,7 +30,7 @@ from livegym.online.decider import Decider, StreamSlots
 from livegym.online.experience import Layout
 from livegym.online.gates import GateAdapter, gate_of, layout_of, make_gate
 from livegym.online.outcomes import Outcomes
-from livegym.online.outliers import RewardWatch
+from livegym.online.outliers import watch_of
 from livegym.online.saving import CheckpointWriter
 from livegym.online.service import Service
 from livegym.online.service_state import STREAMS, ServiceState
@@ -274,8 +274,7 @@ def _serve(plan: _Plan, run: Run, memory: ServiceState, stop: StopFlag) -> int:
         resources.callback(lambda: memory.save(without=frozenset(own)))
         live = live_policy(run, lambda: plan.policy(slots), plan.rule, config.seed)
         decider = Decider(live, plan.adapter, StreamSlots(slots, online.pending_ttl_s), plan.spec)
-        writer, most = memory.writer, config.task.max_reward
-        rewards = RewardWatch(writer.last_rewards, online.outlier_factor, most, writer.tell_reward_limit)
+        rewards = watch_of(memory.writer, online.outlier_factor, config.task.max_reward)
         outcomes = Outcomes(plan.discount, max(STREAMS, slots), online.pending_capacity, rewards)
         service = Service(decider, memory, features_of(env), reward_of(env), own, outcomes, rewards)
         watchdog = Watchdog(run, config)

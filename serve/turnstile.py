@@ -1,7 +1,7 @@
 """Lets clients' messages through to be checked, few in one turn of the event loop, and the clients in fair shares.
 
     turnstile = Turnstile()
-    await turnstile.enter("connection 1", len(text))
+    await turnstile.enter(("192.168.7.7", "connection 1"), len(text))
 
 A message that is checked holds up all other connections, and the answers too, until the turn ends. Without a limit, a
 turn would take as long as all clients together have messages for it. Here it takes `BYTES` of them, about 0.5 ms, or
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 
-from livegym.serve.fair_queue import FairQueue
+from livegym.serve.fair_queue import FairQueue, Share
 
 BYTES = 4 * 1024
 """Size of the messages of one turn."""
@@ -28,10 +28,10 @@ class Turnstile:
         self._waiting = FairQueue[tuple[asyncio.Future[None], int]]()
         self._renews = False  # whether the next turn begins with `_renew`
 
-    async def enter(self, client: str, size: int) -> None:
-        """Return when it is the turn of a message of `client` with `size` bytes; at once if the limit allows it."""
+    async def enter(self, share: Share, size: int) -> None:
+        """Return when it is the turn of a message with `size` bytes; at once if the limit allows it."""
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.add(client, (turn, OVERHEAD + size), OVERHEAD + size)
+        self._waiting.add(share, (turn, OVERHEAD + size), OVERHEAD + size)
         self._admit()
         await turn
 

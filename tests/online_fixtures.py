@@ -180,7 +180,7 @@ def serving(
         inbox, Description(spec, GRID if raw else {}), access, took=took, stream_rate=stream_rate,
         not_learned=not_learned, page=page,
     )  # fmt: skip
-    api.mount(gateway.app)
+    api.mount(gateway)
     mind = kind(inbox, max_streams)
     if loop is not None:
         mind.streams, mind.decided, mind.rewards = loop.streams, loop.decided, loop.rewards

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -149,6 +151,7 @@ SPACES = '{"observation": "Box(-1, 1, (2,))", "action": "Discrete(2)"}'
         ("spaces.json", [], None),
         ("spaces.json", ["--name", "My robot: α"], "My robot: α"),
         ("forklift.json", ["--name", "3"], "3"),
+        ("spaces.json", ["--name", "ロボット"], "ロボット"),  # the folder has the task's name then
     ],
 )
 def test_an_environment_is_named_by_the_user_or_its_file(file, more, name, tmp_path, config):
@@ -269,6 +272,24 @@ def test_an_environments_actions_are_the_servers_to_their_bounds(own, served, pr
     assert found.endswith(problem)
 
 
+def with_game(folder):
+    """A copy of the folder with the browser's game."""
+    return Path(shutil.copytree(ROOT / "examples" / "browser_game", folder / "game"))
+
+
+def of_document(folder, game):
+    """The name of a module in the folder: a class Game, and the document's lines as they stand."""
+    (lines,) = blocks("js")
+    (folder / "document.js").write_text(f"{game}\n{lines}")
+    return "document.js"
+
+
+def test_the_lines_of_each_language_are_ten_at_most():
+    for language in ("python", "js", "sh"):
+        (lines,) = blocks(language)
+        assert len(lines.strip().split("\n")) <= 10, language
+
+
 def turned_away_for_a_moment(served, page, done):
     """The server is busy, and then no longer: all clients send their observations again; `done()` counts on."""
     served.inbox.capacity, busy = 0, served.inbox.busy
@@ -279,10 +300,10 @@ def turned_away_for_a_moment(served, page, done):
 
 @pytest.mark.slow
 @needs_chromium
-def test_a_page_with_a_game_plays_by_itself(serve, browser, monkeypatch):
+def test_a_page_with_a_game_plays_by_itself(serve, browser, monkeypatch, tmp_path):
     monkeypatch.setattr("livegym.serve.intake.RETRY_S", 0.1)
     spec = PolicySpec("Spaces", (("observation", 3),), (), Discrete(3), 1.0)
-    served = serve(kind=Choosing, spec=spec, page=ROOT / "examples" / "browser_game")
+    served = serve(kind=Choosing, spec=spec, page=(folder := with_game(tmp_path)))
     page = new_page(browser)
     page.goto(f"{served.address}/page/")
     wait(page, lambda: "balls, caught" in text(page, "#score"), lambda: text(page, "#score"))
@@ -291,10 +312,9 @@ def test_a_page_with_a_game_plays_by_itself(serve, browser, monkeypatch):
     assert page.locator("#curve polyline").get_attribute("points").count(",") > 1
     assert page.console_errors == []
     turned_away_for_a_moment(served, page, lambda: len(served.loop.ended_episodes))
-    (lines,) = blocks("js")
     game = "class Game { reset() { return [0, 0, this.n = 0]; } step(a) { this.n += 1; "
     game += "return { obs: [a, 0, this.n], reward: 0.25, done: this.n > 3 }; } }"
-    page.evaluate(f"(() => {{ {game} {lines} }})()")
+    page.evaluate(f"import('./{of_document(folder, game)}')")
     turned_away_for_a_moment(served, page, lambda: list(served.loop.rewards.values()).count(0.25))
     assert set(served.loop.rewards.values()) == {-1.0, 0.0, 0.25, 1.0}
     assert page.console_errors == []
@@ -303,10 +323,10 @@ def test_a_page_with_a_game_plays_by_itself(serve, browser, monkeypatch):
 
 @pytest.mark.slow
 @needs_chromium
-def test_a_page_does_not_send_again_what_is_wrong(serve, browser):
+def test_a_page_does_not_send_again_what_is_wrong(serve, browser, tmp_path):
     """It sent an observation of the wrong length for ever."""
     spec = PolicySpec("Spaces", (("observation", 2),), (), Discrete(3), 1.0)  # the game observes three numbers
-    served = serve(kind=Choosing, spec=spec, page=ROOT / "examples" / "browser_game")
+    served = serve(kind=Choosing, spec=spec, page=(folder := with_game(tmp_path)))
     page = new_page(browser)
     page.add_init_script(
         "window.sent = window.timers = 0; const send = WebSocket.prototype.send, later = setTimeout;"
@@ -317,9 +337,10 @@ def test_a_page_does_not_send_again_what_is_wrong(serve, browser):
     wait(page, lambda: "expected a list of 2 numbers" in text(page, "#score"), lambda: text(page, "#score"))
     assert page.evaluate("[window.sent, window.timers]") == [1, 0]
     assert text(page, "#score").startswith("The game has stopped.")
-    (lines,) = blocks("js")
-    page.evaluate(f"(() => {{ class Game {{ reset() {{ return [0, 0, 0]; }} }} {lines} }})()")
-    wait(page, lambda: any("expected a list of 2 numbers" in error for error in page.console_errors))
+    told = []
+    page.on("console", lambda message: told.append(message.text))
+    page.evaluate(f"import('./{of_document(folder, 'class Game { reset() { return [0, 0, 0]; } }')}')")
+    wait(page, lambda: any("expected a list of 2 numbers" in each for each in told))
     assert page.evaluate("[window.sent, window.timers]") == [2, 0]
     page.context.close()
 
@@ -361,6 +382,10 @@ def test_the_document_connects_cartpole_and_the_run_goes_on(tmp_path):
         assert learned["buffer"]["added"] >= 399
         assert learned["run"].startswith("CartPole-v1_continuous_")
         assert serving.end() == 0
+    (plots,) = tmp_path.glob("runs/CartPole-v1_continuous_*/history.json")
+    times = json.loads(plots.read_text())["recent"]["t"]
     with Serving(tmp_path, *resume.split()[2:], "streamPort=0", name="again") as again:
         assert again.until(lambda s: s["serving"]["version"] > 1)["buffer"]["added"] >= 399
         assert again.end() == 0
+    assert 0 < len(times) < len(later := json.loads(plots.read_text())["recent"]["t"])
+    assert later[: len(times)] == times  # the plots go on

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.assault import missed
 from benchmarks.copies import SHELL, Copy
 from benchmarks.cores import core_counts
 from benchmarks.harness import TOY, Side, arguments, begin, measure, present, ratios, run_side, spread, summary
@@ -90,6 +91,20 @@ def test_a_benchmark_runs_at_toy_size(name):
     done = subprocess.run(command, cwd=BENCHMARKS.parent, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith(TOY)
+
+
+def test_an_assault_says_which_budgets_are_missed():
+    """The latency of its docstring was never checked."""
+    calm = {"p99": 8.0, "lost": 0, "refused": 0}
+    good = {"nothing": calm, "spinning": calm, "churn": {**calm, "p99": 23.9}}
+    slow = {**good, "churn": {**calm, "p99": 25.0}}
+    assert missed([good] * 2 + [slow], [2.9, 3.0, 9.0]) == []  # medians over the rounds
+    assert missed([good] + [slow] * 2, [3.1, 3.2, 0.9]) == [
+        "beside churn: p99 is 3.1 times that beside spinning; allowed: 3", "HTTP alone: p50 is 3.1 ms; allowed: 3",
+    ]  # fmt: skip
+    assert missed([good, {**good, "nothing": {**calm, "lost": 2, "refused": 1}}], [1.0]) == [
+        "beside nothing: 2 lost; allowed: none", "beside nothing: 1 refused; allowed: none",
+    ]  # fmt: skip
 
 
 def test_a_copy_counts_the_bytes_that_rsync_transfers_and_those_that_are_there(tmp_path):

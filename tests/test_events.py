@@ -11,7 +11,7 @@ from tests.online_status import full_status, merged
 
 START = full_status()
 STOPPED = {"state": "dead", "why": "killed by signal 9"}
-OUTLIER = "decision 7 of stream 'a' earned 9e+05; the limit is 10000 (online.outlier_factor)"
+OUTLIER = "stream 'a' earned 9e+05; the limit is 10000 (online.outlier_factor)"
 
 
 def after(*changes):

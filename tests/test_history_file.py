@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 
 import pytest
 
@@ -75,7 +76,6 @@ DAMAGED = {
     "a text": json.dumps({"format": 1, "recent": {"t": [1.0], "reward": ["1"]}}),
     "true": json.dumps({"format": 1, "recent": {"t": [1.0], "reward": [True]}}),
     "of many digits": json.dumps({"format": 1, "recent": {"t": [1.0], "version": [10**400]}}),
-    "backwards": json.dumps({"format": 1, "recent": {"t": [2.0, 1.0]}}),
     "no column": json.dumps({"format": 1, "recent": {"t": 1}}), "no tier": json.dumps({"format": 1, "recent": 7}),
     "odd tier": json.dumps({"format": 1, "recent": GOOD, "ten": GOOD}), "nested": "[" * 100_000,
     "large": json.dumps({"format": 1, "recent": GOOD}) + " " * 10_000,
@@ -100,18 +100,75 @@ def test_a_damaged_file_is_set_aside_and_the_plots_begin_anew(name, tmp_path, ca
     assert len(restarted(path).recent) == 3
 
 
-def test_a_file_that_cannot_be_read_or_written_is_told_once_and_stops_nothing(tmp_path, caplog):
+def test_after_the_clock_was_set_back_no_point_is_lost(tmp_path, caplog):
     path = tmp_path / "history.json"
-    path.mkdir()
+    with HistoryFile(path, before := Points()):
+        feed(before, 0, 900)
+        feed(before, 900 - 515, 900)  # an hour back
+    after = restarted(path)
+    assert caplog.records == []
+    times = [point["t"] for point in after.since(0)]
+    assert times == sorted(point["t"] for point in before.since(0))
+    assert len(after.earlier()["t"]) > 200
+    assert after.earlier()["t"] == sorted(after.earlier()["t"])
+
+
+def test_a_file_that_cannot_be_written_is_told_once_and_stops_nothing(tmp_path, caplog):
+    path = tmp_path / "history.json"
     with HistoryFile(path, points := Points()) as file:
         feed(points, 0, 3)
+        path.mkdir()
         file.write()
         file.write()
     told = [record.getMessage() for record in caplog.records]
-    assert [("cannot be read" in text, "could not be written" in text) for text in told] == [
-        (True, False),
-        (False, True),
-    ]
+    assert ["could not be written" in text for text in told] == [True]
+
+
+def test_a_file_that_cannot_be_read_is_left_as_it_is(tmp_path, caplog):
+    """It was replaced a minute later."""
+    path = tmp_path / "history.json"
+    path.symlink_to(path)  # which cannot be read, even by root
+    with HistoryFile(path, points := Points()) as file:
+        feed(points, 0, 3)
+        file.write()
+    assert path.is_symlink()
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert f"{path} cannot be read (" in told
+    assert history_file.NOT_KEPT in told
+
+
+def test_a_damaged_file_that_cannot_be_set_aside_is_left_as_it_is(tmp_path, caplog):
+    path = tmp_path / "history.json"
+    for number in ("", *range(2, history_file.ASIDE)):
+        path.write_text(f"damaged {number}")
+        restarted(path)
+    path.write_text("one more")
+    caplog.clear()
+    with HistoryFile(path, points := Points()) as file:
+        feed(points, 0, 3)
+        file.write()
+    assert path.read_text() == "one more"
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert (
+        f"cannot be renamed (there are {history_file.ASIDE - 1} damaged ones already). {history_file.NOT_KEPT}" in told
+    )
+    assert (tmp_path / "history.json.damaged").read_text() == "damaged "
+    assert (tmp_path / "history.json.damaged9").read_text() == "damaged 9"
+
+
+def test_a_write_that_does_not_end_is_told(tmp_path, caplog, monkeypatch):
+    writes, goes_on = threading.Event(), threading.Event()
+
+    def hangs(path, text):
+        writes.set()
+        goes_on.wait()
+
+    monkeypatch.setattr(history_file, "atomic_write_text", hangs)
+    monkeypatch.setattr(history_file, "STOP_S", 0.01)
+    with HistoryFile(tmp_path / "history.json", Points(), every=0.001):
+        writes.wait()
+    goes_on.set()
+    assert ["the plots may lack the last minute" in record.getMessage() for record in caplog.records] == [True]
 
 
 def test_it_is_written_while_the_run_goes_on(tmp_path):

@@ -13,15 +13,23 @@ import time
 import numpy as np
 import pytest
 import websockets.sync.client
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from livegym.serve import dashboard as module
 from livegym.serve.dashboard import MAX_MESSAGE
-from livegym.web.pages import REFUSALS
+from livegym.web.pages import REFUSALS, UNKNOWN, PageMessageError
 from tests.online_status import Script, dashboards, picture_of
 from tests.patience import PATIENCE_S, until
 from tests.web_fixtures import client_of
 
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+FIELDS = st.sampled_from(["version", "stream", "on", "name", "other"])
 READ_ONLY = "this page is read-only (streamReadOnly)"
 EVIL = "http://evil.example"
 
@@ -319,3 +327,33 @@ def test_the_first_page_after_a_million_points_is_small(script, opened):
     with Line(opened()) as line:
         size = len(line.socket.recv(10))
         assert size < 200_000
+
+
+def why_refused(text: str) -> str:
+    try:
+        module._request_of(text)
+    except PageMessageError as error:
+        return str(error)
+    return ""
+
+
+@given(st.sampled_from(["pin", "rollback", "learn", "name", "x"]) | VALUES, st.dictionaries(FIELDS, VALUES))
+@settings(max_examples=200, deadline=None)
+def test_a_refusal_is_in_our_words(do, fields):
+    why = why_refused(json.dumps({**fields, "do": do}))
+    assert UNKNOWN not in why
+    assert not any(words in why for words in ("Input should", "Field required", "Extra inputs", "should have"))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"do": "rollback", "version": 1.5}', "request: version: given 1.5; expected a whole number or text"),
+        ('{"do": "learn", "on": 1}', "request: on: given 1; expected true or false"),
+        ('{"do": "x"}', 'request: do: given "x"; allowed are '),
+        ('{"do": "pin", "who": 1}', "request: who: unknown; leave it out"),
+        ('{"do": "pin",}', 'not JSON at line 1, column 14; expected an object with "do"'),
+    ],
+)
+def test_a_refusal_names_the_field_what_was_given_and_what_is_allowed(text, why):
+    assert why_refused(text).startswith(why)

@@ -15,8 +15,10 @@ import pytest
 from livegym.online.pending import SESSION
 from livegym.online.stream_requests import REFUSALS
 from livegym.schema import OnlineConfig
-from livegym.serve import connection, leases, messages, server
+from livegym.serve import clients, connection, leases, messages, server
+from livegym.serve.backlog import ROWS
 from livegym.serve.inbox import CAPACITY
+from livegym.web import places
 from livegym.web.server import MAX_HELD, MAX_MESSAGE, MAX_WAITING
 from livegym_client import Client
 from livegym_client.client import FIRST_PATIENCE
@@ -53,10 +55,18 @@ def test_the_limits_are_the_codes():
     assert table["unanswered messages of a connection"].startswith(f"{connection.UNANSWERED};")
     assert f"with {MAX_HELD // 1024} KiB more it closes" in table["unanswered messages of a connection"]
     assert table["waiting requests of all clients"].startswith(f"{CAPACITY};")
-    assert table["clients"] == f"{server.MAX_CLIENTS} WebSockets, {server.MAX_REQUESTS} HTTP requests of each"
-    unheard = table["clients without a valid message so far"]
-    assert unheard.startswith(f"{server.MAX_UNHEARD} more WebSockets, {connection.SILENT_S:g} s each;")
-    assert f"if that was {server.QUIET_S:g} s" in table["silence"]
+    assert table["clients"] == (
+        f"{clients.MAX_CLIENTS} WebSockets, {server.MAX_REQUESTS} HTTP requests of each; one address: "
+        f"{places.ADDRESS_SHARE * clients.MAX_CLIENTS:g} WebSockets, this machine's own {clients.MAX_CLIENTS}"
+    )
+    assert f"503 if {places.REQUESTS} requests or {server.SOCKETS} WebSockets are being" in " ".join(TEXT.split())
+    assert f"up to {ROWS} of them, even those of other clients" in " ".join(TEXT.split())
+    streaming = " ".join((ROOT / "docs" / "streaming.md").read_text().split())
+    assert f"({places.STRANGERS}, {places.REQUESTS} and {places.SOCKETS}; {server.SOCKETS} for clients" in streaming
+    assert f"{places.SOCKETS} pages may be open at once" in streaming
+    unheard = table["clients of which no message was accepted so far"]
+    assert unheard.startswith(f"{clients.MAX_UNHEARD} more WebSockets, {connection.SILENT_S:g} s each;")
+    assert f"if that was {clients.QUIET_S:g} s" in table["silence"]
     assert table["connections without a request yet"].startswith(f"{MAX_WAITING};")
     assert table["streams"] == f"`online.max_streams`, {OnlineConfig().max_streams}"
     assert f"for {connection.SEND_S:g} s" in table["unread answers"]

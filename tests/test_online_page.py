@@ -269,6 +269,11 @@ def test_the_versions_are_one_stop_of_the_tab_key_and_arrow_keys_choose(shown):
     assert page.is_hidden("#confirm")
     page.keyboard.press("ArrowDown")
     assert page.locator("#versions tbody button[tabindex='0']").count() == 1
+    described = page.evaluate("document.activeElement.getAttribute('aria-describedby')").split()
+    heard = [page.locator(f"#{name}").text_content() for name in described]
+    row = page.locator("#versions tbody tr:has(:focus)")
+    assert heard == row.locator("td").all_text_contents()[1:4]
+    assert "0.4" in heard[1]  # its reward
     page.keyboard.press("Tab")
     assert not page.evaluate("document.activeElement.matches('#versions *')")
     page.keyboard.press("Shift+Tab")

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from livegym.online.experience import Decision, Verdict
 from livegym.online.stream_requests import Accepted, Observed, Refusal, Rewarded
 from livegym.rl.spec import PolicySpec
+from livegym.serve.allowed import in_full
 from livegym.serve.inbox import Busy, Closed, Inbox
 from livegym.serve.leases import LEASE_S, StreamLeases
 from livegym.serve.messages import LARGEST, STATUS, DecisionAnswer, Description, LearningMessage
@@ -453,3 +454,24 @@ class TestInbox:
         for thread in threads:
             thread.join(PATIENCE_S)
         assert sorted((a.stream, a.decision) for a in results) == [(name, i) for name in "abcd" for i in range(200)]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(3, "3"), (1_000_000, "1000000"), (1234567.0, "1234567"), (np.int64(-2), "-2"), (np.float32(0.1), "0.1"),
+     (0.1234567, "0.1234567"), (-1e300, "-1e+300")],
+)  # fmt: skip
+def test_a_bound_is_written_with_all_of_its_digits(value, text):
+    """What was called allowed was refused: 1234570 of at most 1234567."""
+    assert in_full(value) == text
+    assert float(text) == pytest.approx(float(value), rel=1e-7)
+
+
+def test_a_bound_is_allowed_as_it_is_written():
+    reader = Reader(Description(SPEC, {"mass": RawField((), 0.0, 1234567.0, "kg")}))
+    assert refusal(reader, weighs(2e6)).details["expected"] == "a number from 0 to 1234567"
+    assert reader.read(weighs(1234567)).requests[0].raw.tolist() == [1234567]
+
+
+def weighs(mass):
+    return json.dumps({"v": 1, "type": "observe", "observations": [{"stream": "a", "raw": {"mass": mass}}]})

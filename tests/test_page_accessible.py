@@ -41,8 +41,8 @@ def opened(browser):
 
 
 @pytest.fixture(scope="module")
-def dashboard():
-    """A scripted continuous run with everything in it: faults, an alarm, a pinned version."""
+def doors():
+    """Opens dashboards of a scripted continuous run with everything in it: faults, an alarm, a pinned version."""
     script = Script()
     script.fill(60)
     script.change(
@@ -50,7 +50,17 @@ def dashboard():
         champion={"alarm": True, "alarm_why": "the trainer was set back 3 times within ten minutes"},
     )
     with dashboards(script) as open_one, running(script):
-        yield open_one()
+        yield open_one
+
+
+@pytest.fixture(scope="module")
+def dashboard(doors):
+    return doors()
+
+
+@pytest.fixture(scope="module")
+def spectators(doors):
+    return doors(read_only=True)
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +81,15 @@ def test_the_dashboard(dashboard, opened, scheme, screen):
     wait(page, lambda: page.locator("#plot-reward path.line").count() == 2)
     assert_accessible(page)
     page.click("#streams td.name button")
+    assert_accessible(page)
+
+
+@looks
+def test_the_dashboard_of_a_spectator(spectators, opened, scheme):
+    page = opened(spectators.url, scheme)
+    wait(page, lambda: text(page, "#connection") == "live")
+    wait(page, lambda: page.locator("#versions tbody tr").count() > 1)
+    assert page.locator("[role=grid]").count() == 0  # nothing in it takes the focus
     assert_accessible(page)
 
 

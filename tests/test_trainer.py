@@ -15,7 +15,7 @@ import torch
 from livegym.online.divergence import BURN_IN, ENOUGH, LEAST, LEAST_FACTOR, MAX_FAILURES
 from livegym.online.experience import Experience, Layout, Verdict
 from livegym.online.gate import Judgement
-from livegym.online.outliers import RewardWatch
+from livegym.online.outliers import watch_of
 from livegym.online.priorities import FLOOR, Priorities
 from livegym.online.replay import ALPHA, BETA, ReplayReader, ReplayWriter
 from livegym.online.ring import MappedRing, checks_of, factors_of
@@ -75,8 +75,7 @@ class World:
         self.path = path / "replay.bin"
         self.writer = ReplayWriter(self.path, LAYOUT, CAPACITY)
         self.rule = dataclasses.replace(RULE, **rule)
-        tell = self.writer.tell_reward_limit
-        self.watch = RewardWatch(self.writer.last_rewards, self.rule.outlier_factor, MAX_REWARD, tell)
+        self.watch = watch_of(self.writer, self.rule.outlier_factor, MAX_REWARD)
         self.train = train or PPOConfig(network=NetworkConfig(units=[8]))
         self.discount, self.gate, self.prioritised = discount, gate, prioritised
         self.trainer = self.another(seed)

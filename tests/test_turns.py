@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,7 +10,6 @@ import pytest
 
 from livegym.online.stream_requests import Accepted, Refusal, Rewarded
 from livegym.serve.backlog import ROWS, Backlog
-from livegym.serve.fair_queue import REMEMBERED, FairQueue
 from livegym.serve.inbox import Asked, Inbox
 from livegym.serve.loop import Loop
 from livegym.serve.status import Status
@@ -50,7 +50,7 @@ def settings(tmp_path):
 
 
 def of(*requests, client="") -> Asked:
-    return Asked(list(requests), client)
+    return Asked(list(requests), (client,))
 
 
 def backlog_of(*messages) -> Backlog:
@@ -67,10 +67,10 @@ def run_loop(setting, inbox, stop) -> None:
     Loop(setting.service, setting.memory, None, inbox, status).run(stop, nothing, nothing)
 
 
-def turn(setting, messages) -> list:
-    """What the loop answers to messages that wait together: a list each, or an exception."""
+def turn(setting, messages, clients=()) -> list:
+    """What the loop answers to messages that wait together: a list each, or an exception. `clients`: who sent them."""
     inbox, stop = Inbox(), StopFlag()
-    futures = [inbox.ask(requests) for requests in messages]
+    futures = [inbox.ask(requests, (client,)) for requests, client in zip_longest(messages, clients, fillvalue="")]
     for future in futures:
         future.add_done_callback(lambda _: stop.request() if all(f.done() for f in futures) else None)
     run_loop(setting, inbox, stop)
@@ -143,7 +143,7 @@ def test_who_sends_large_messages_gets_no_larger_share():
         turn = [asked for together in backlog.turn() for asked in together]
         assert len(turn) == 1 or sum(len(asked.requests) for asked in turn) <= ROWS
         for asked in turn:
-            rows[asked.client] += len(asked.requests)
+            rows[asked.share[0]] += len(asked.requests)
     assert abs(rows["large"] - rows["small"]) <= 3 * ROWS
     assert min(rows.values()) > 10 * ROWS
 
@@ -154,20 +154,6 @@ def test_rewards_are_as_many_in_a_turn_as_observations():
     backlog.add([honest := of(seen("b", 1), client="honest")])
     assert backlog.turn() == [[honest]]
     assert [backlog.turn() for _ in range(3)] == [[[each]] for each in many]
-
-
-def test_a_share_that_nobody_used_is_not_saved_up_and_the_names_of_clients_are_forgotten():
-    queue = FairQueue[str]()
-    for k in range(3 * REMEMBERED):
-        queue.add("steady", f"steady {k}", 1)
-        queue.add(f"passing {k}", "passing", 1)
-        assert queue.take() in (f"steady {k}", "passing")
-        assert queue.take() in (f"steady {k}", "passing")
-    assert len(queue._finish) <= REMEMBERED + 1
-    for k in range(4):
-        queue.add("steady", f"steady {k}", 1)
-    queue.add("late", "late 1", 1)
-    assert [queue.take() for _ in range(2)] == ["steady 0", "late 1"]
 
 
 def message(rng, k: int, last: dict[str, int]) -> list:
@@ -185,9 +171,9 @@ def message(rng, k: int, last: dict[str, int]) -> list:
     ]  # fmt: skip
 
 
-def order_of(messages) -> list[int]:
+def order_of(messages, clients) -> list[int]:
     """Indices of messages that wait together, in the order in which the loop answers them."""
-    waiting = [of(*requests) for requests in messages]
+    waiting = [of(*requests, client=client) for requests, client in zip(messages, clients, strict=True)]
     index, backlog = {id(asked): k for k, asked in enumerate(waiting)}, backlog_of(*waiting)
     order = []
     while backlog:
@@ -201,19 +187,23 @@ def order_of(messages) -> list[int]:
 def test_a_turn_gives_the_answers_that_one_message_after_the_other_gets(settings, gate, seed):
     together, alone = settings(gate, max_streams=6)
     rng, last = np.random.default_rng(seed), dict[str, int]()
-    passes = Counted(together.live).passes
+    passes, reordered = Counted(together.live).passes, 0
     for k in range(40):
         messages = [message(rng, k, last) for _ in range(rng.integers(1, 9))]
         expected = [None] * len(messages)
-        for index in order_of(messages):
+        clients = [str(client) for client in rng.integers(0, 3, len(messages))]
+        order = order_of(messages, clients)
+        reordered += order != sorted(order)
+        for index in order:
             expected[index] = alone.ask(*messages[index], clock=together.memory.clock)
-        found = turn(together, messages)
+        found = turn(together, messages, clients)
         for answers, right in zip(found, expected, strict=True):
             assert [told(answer) for answer in answers] == [told(answer) for answer in right]
         for answer in (answer for answers in found for answer in answers):
             if isinstance(answer, SimpleNamespace):
                 last[answer.stream] = answer.decision
     assert max(passes) > 3
+    assert reordered > 5
     mine, other = together.rows(), alone.rows()
     assert len(mine) > 50
     order, other_order = np.argsort(mine["decision"]), np.argsort(other["decision"])

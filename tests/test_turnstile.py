@@ -7,7 +7,7 @@ import gc
 
 from livegym.online.stream_requests import Accepted, Refusal
 from livegym.serve.inbox import Inbox
-from livegym.serve.intake import Intake
+from livegym.serve.intake import Intake, Sender
 from livegym.serve.leases import StreamLeases
 from livegym.serve.messages import Description
 from livegym.serve.protocol import Reader
@@ -16,13 +16,15 @@ from livegym.serve.turnstile import OVERHEAD, Turnstile
 from tests.online_fixtures import SPEC
 from tests.test_online_server import observe, reward
 
+ONE = Sender("one", ("here", "one"))
+
 
 def test_few_messages_are_let_through_in_a_turn_of_the_loop_and_clients_in_fair_shares():
     async def drive() -> list[list[str]]:
         turnstile, passed = Turnstile(limit=4 * OVERHEAD), []
 
         async def enter(client, size=0):
-            await turnstile.enter(client, size)
+            await turnstile.enter((client,), size)
             passed.append(client)
 
         crowd = [asyncio.create_task(enter("greedy")) for _ in range(12)]
@@ -45,7 +47,7 @@ def test_a_large_message_is_let_through_alone_and_one_whose_client_has_left_take
         turnstile, passed = Turnstile(limit=2 * OVERHEAD), []
 
         async def enter(client, size=0):
-            await turnstile.enter(client, size)
+            await turnstile.enter((client,), size)
             passed.append(client)
 
         tasks = [asyncio.create_task(enter("large", 64 * 1024))]
@@ -61,7 +63,7 @@ def test_a_large_message_is_let_through_alone_and_one_whose_client_has_left_take
 
 def test_a_message_that_does_not_have_to_wait_is_let_through_at_once():
     async def drive() -> bool:
-        entering = Turnstile().enter("a", 100)
+        entering = Turnstile().enter(("a",), 100)
         try:
             entering.send(None)  # one step of the coroutine
         except StopIteration:
@@ -75,7 +77,7 @@ def test_the_event_loop_is_woken_once_for_all_answers_that_come_meanwhile():
     async def drive() -> tuple[int, list[int]]:
         inbox, reader, loop = Inbox(), Reader(Description(SPEC)), asyncio.get_running_loop()
         intake = Intake(inbox, StreamLeases())
-        waiting = [await intake.put("a", observe(f"s{k}"), reader.read, "one") for k in range(5)]
+        waiting = [await intake.put("a", observe(f"s{k}"), reader.read, ONE) for k in range(5)]
         wake, woken = loop.call_soon_threadsafe, []
         loop.call_soon_threadsafe = lambda *given: woken.append(given) or wake(*given)
         for asked in inbox.take(0):
@@ -94,7 +96,7 @@ def test_an_answer_whose_client_has_left_still_gives_its_streams_back():
         intake = Intake(inbox, leases)
         asked_for = ((observe("refused"), Refusal("unknown", "no")), (reward("kept", 1, 0.0), Accepted("kept", 1)))
         for text, answer in asked_for:
-            left = asyncio.create_task(intake.settle(await intake.put("a", text, reader.read, "one")))
+            left = asyncio.create_task(intake.settle(await intake.put("a", text, reader.read, ONE)))
             await asyncio.sleep(0)
             left.cancel()
             await asyncio.wait([left])

@@ -286,6 +286,15 @@ def test_one_address_and_all_spectators_get_a_share_of_the_places(monkeypatch):
     assert not free.taken
 
 
+def test_a_path_may_have_more_websockets_than_the_others(monkeypatch):
+    monkeypatch.setattr(places, "SOCKETS", 1)
+    free = places.Places()
+    free.allow("/clients", 3)
+    for path, most in (("/clients", 3), ("/ws", 1), ("/scene/ws", 1)):
+        socket = connection_from("127.0.0.1", path, "websocket")
+        assert [free.take(socket, Role.OPERATOR) is None for _ in range(4)] == [k < most for k in range(4)]
+
+
 def test_who_asks_faster_than_the_rate_that_was_set_waits_and_no_one_else(open_gateway):
     gateway = open_gateway(TOKEN, spectators="spectators-0123", rate=0.5)
     with client_of(gateway, headers={"authorization": f"Bearer {TOKEN}"}) as client:

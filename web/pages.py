@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ import pydantic_core
 from fastapi import APIRouter, WebSocket
 from fastapi.responses import FileResponse
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 from starlette.websockets import WebSocketDisconnect
 
 from livegym.utils.files import strict_json
@@ -53,7 +56,9 @@ def read_object(text: str | None, most: int) -> dict[str, Any]:
     try:
         message = pydantic_core.from_json(text, allow_inf_nan=False)
     except ValueError as error:
-        raise PageMessageError(f"not JSON: {error}") from error
+        place = re.search(r"line \d+ column \d+", str(error))
+        where = f" at {place[0].replace(' column', ', column')}" if place else ""
+        raise PageMessageError(f'not JSON{where}; expected an object with "do"') from error
     if not isinstance(message, dict) or not isinstance(message.get("do"), str):
         raise PageMessageError('not a request; expected an object with "do"')
     return message
@@ -84,14 +89,37 @@ WORDS = {
     "literal_error": "allowed are {expected}",
 }
 """pydantic's name of an error -> the words for the page."""
+UNKNOWN = "expected another value"
+TYPES_OF_UNION = ("int", "str", "constrained-str")
+MAX_GIVEN = 60
+"""Characters of a given value in an error."""
 
 
 def why(what: str, error: ValidationError) -> str:
-    """Return the first error in a message, as one line: the field and what is allowed there."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    location = ".".join(map(str, first["loc"]))
-    words = WORDS.get(first["type"], "not a value of this field").format_map(first.get("ctx", {}))
-    return f"{what}: {location + ': ' if location else ''}{words}"
+    """Return the first error in a message, as one line: the field, what it is, and what is allowed there.
+
+    If a field may be of several types, there is an error for each of them, whose location ends with the type.
+    """
+    errors = error.errors(include_url=False)
+    first = errors[0]
+    field = _field(first)
+    words = [WORDS.get(e["type"], UNKNOWN).format_map(e.get("ctx", {})) for e in errors if _field(e) == field]
+    text = " or ".join([words[0], *(word.removeprefix("expected ") for word in dict.fromkeys(words[1:]))])
+    if text.startswith(("expected", "allowed")):
+        text = f"given {_shown(first['input'])}; {text}"
+    return f"{what}: {field + ': ' if field else ''}{text}"
+
+
+def _field(error: ErrorDetails) -> str:
+    return ".".join(str(part) for part in error["loc"] if part not in TYPES_OF_UNION)
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = json.dumps(value)
+    except ValueError:  # a number with too many digits to print
+        text = "a number with many digits"
+    return text if len(text) <= MAX_GIVEN else f"{text[:MAX_GIVEN]}..."
 
 
 def page_files(folder: Path) -> dict[str, Path]:

@@ -3,7 +3,7 @@ import { confirmed } from "./confirm.js";
 import { byId, inUse, make, makeButton, say, setFacts, setRows, setText } from "./dom.js";
 import { ago, count, known, signed, withInterval } from "./format.js";
 import { roving, works } from "./roving.js";
-import { now, state } from "./state.js";
+import { now, server, state } from "./state.js";
 import { ask } from "./talk.js";
 
 let settle;  // after a change of the rows
@@ -38,6 +38,7 @@ function ofVersion(version) {
 /** Shows the versions, newest first. */
 export function renderVersions() {
   const { serving = {}, champion = {} } = state;
+  nameTable(byId("versions"));
   renderJudgement(champion);
   byId("pin").setAttribute("aria-pressed", Boolean(serving.pinned));
   byId("follow").setAttribute("aria-pressed", serving.pinned === false);
@@ -48,6 +49,13 @@ export function renderVersions() {
   if (!chosen) setRows(body, "version", [...(serving.history ?? [])].reverse(), versionRow);
   for (const row of body.rows) markRow(row, serving, champion);
   settle();
+}
+
+// A spectator has no buttons to choose a version with, so the table is none to move in.
+function nameTable(table) {
+  if (server.readOnly) table.removeAttribute("role");
+  else table.setAttribute("role", "grid");
+  table.setAttribute("aria-label", server.readOnly ? "versions" : "versions: arrow keys choose one");
 }
 
 // What became of the newest version, and how many were refused.
@@ -99,6 +107,9 @@ function versionRow(version) {
   first.append(make("span", String(version)), make("small"));
   const says = make("td", "", "says");
   says.append(make("span"), make("small"));
-  row.append(first, make("td"), make("td"), says, cell);
+  const described = [make("td"), make("td"), says];  // age, reward and judgement, which are heard with the button
+  described.forEach((each, i) => { each.id = `version-${version}-${i}`; });
+  button.setAttribute("aria-describedby", described.map(({ id }) => id).join(" "));
+  row.append(first, ...described, cell);
   return row;
 }
