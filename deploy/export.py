@@ -246,7 +246,7 @@ def _written(
     except OSError as error:
         raise _unwritable(path, error) from error
     try:
-        checked = verify(open_onnx(temporary, controller.outputs), controller, policy, env, seed)
+        checked = verify(open_onnx(read_bytes(temporary), controller.outputs), controller, policy, env, seed)
         commit_new(temporary, path)
     except OSError as error:
         raise _unwritable(path, error) from error

@@ -1,7 +1,7 @@
 """The ONNX file: from a module to the bytes of a graph with metadata, and a graph that runs.
 
     data = to_onnx(controller, metadata)
-    run = open_onnx(path, controller.outputs)       # run(inputs) -> outputs, by onnxruntime
+    run = open_onnx(data, controller.outputs)       # run(inputs) -> outputs, by onnxruntime
 
 The metadata has livegym's own description as JSON under `livegym`, and the keys under which other exporters of robot
 policies write theirs. The graph holds no paths and no Python names of the machine that wrote it.
@@ -16,7 +16,6 @@ import json
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ import torch
 from torch import Tensor
 
 from livegym.deploy.controller import Controller
+from livegym.deploy.onnx_session import Graph
 from livegym.deploy.verify import Run
 from livegym.rl.interface import PolicyInterface
 from livegym.utils.errors import UserError
@@ -100,22 +100,13 @@ def _quiet() -> Iterator[None]:
                 logger.setLevel(level)
 
 
-def open_onnx(path: Path, outputs: Sequence[str]) -> Run:
-    """The graph in a file, as a function. Raises UserError if onnxruntime cannot load it."""
-    import onnxruntime
-    from onnxruntime.capi import onnxruntime_pybind11_state as state
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    try:
-        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except (state.Fail, state.InvalidGraph, state.NotImplemented, state.InvalidArgument, RuntimeError) as error:
-        raise UserError(f"onnxruntime cannot load the exported file ({' '.join(str(error).split())[:300]})") from error
+def open_onnx(content: bytes, outputs: Sequence[str]) -> Run:
+    """The graph of these bytes, as a function. Raises UserError if onnxruntime cannot load it."""
+    graph = Graph(content, "the exported file")
 
     def run(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        values = {name: np.ascontiguousarray(value.numpy()) for name, value in given.items()}
-        return {n: torch.from_numpy(v) for n, v in zip(outputs, session.run(list(outputs), values), strict=True)}
+        values = graph(outputs, {name: np.ascontiguousarray(value.numpy()) for name, value in given.items()})
+        return {name: torch.from_numpy(value) for name, value in values.items()}
 
     return run
 

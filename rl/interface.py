@@ -13,14 +13,16 @@ controllers: it has only plain values, so it can be JSON in an ONNX file, and it
 from __future__ import annotations
 
 import dataclasses
+import math
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from livegym.utils.errors import UserError
 
 FORMAT = 1
+STATE_DTYPES = ("float32", "float64", "int32", "int64", "bool")
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,9 @@ class PolicyInterface:
                 raise UserError(
                     f"the policy's interface has format {data['format']}; this livegym reads up to {FORMAT}"
                 )
-            return _read(cls, data)
+            interface: PolicyInterface = _read(cls, data)
+            _check(interface)
+            return interface
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UserError(f"the policy's interface is not readable ({type(error).__name__}: {error})") from error
 
@@ -184,6 +188,8 @@ def _plain(value: Any) -> Any:
 
 def _read(cls: Any, data: Mapping[str, Any]) -> Any:
     """A dataclass from plain values: nested ones by the hints of their fields, lists as tuples."""
+    if not isinstance(data, Mapping):
+        raise TypeError(f"{cls.__name__} is {str(data)[:60]!r}")
     hints = typing.get_type_hints(cls)
     values = {}
     for f in dataclasses.fields(cls):
@@ -191,6 +197,8 @@ def _read(cls: Any, data: Mapping[str, Any]) -> Any:
             inner = [hints[f.name], *typing.get_args(hints[f.name])]
             nested = next((hint for hint in inner if dataclasses.is_dataclass(hint)), None)
             values[f.name] = _value(nested, data[f.name])
+            if not _fits(values[f.name], hints[f.name]):
+                raise ValueError(f"{cls.__name__}.{f.name} is {str(data[f.name])[:60]!r}")
     return cls(**values)
 
 
@@ -198,3 +206,32 @@ def _value(nested: Any, value: Any) -> Any:
     if isinstance(value, list):
         return tuple(_value(nested, item) for item in value)
     return value if nested is None else _read(nested, value)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of the type that a field has."""
+    inner = typing.get_args(hint)
+    if typing.get_origin(hint) is Union:
+        return any(_fits(value, one) for one in inner)
+    if typing.get_origin(hint) is tuple:
+        if not isinstance(value, tuple):
+            return False
+        hints = [inner[0]] * len(value) if inner[-1] is Ellipsis else inner
+        return len(hints) == len(value) and all(map(_fits, value, hints))
+    if hint in (int, float):
+        return type(value) in (int, hint) and math.isfinite(value)
+    return isinstance(value, hint)
+
+
+def _check(interface: PolicyInterface) -> None:
+    """Raises ValueError for numbers that describe no policy."""
+    if interface.control_dt <= 0:
+        raise ValueError(f"control_dt is {interface.control_dt:g}")
+    sizes = {f"width of {block.name}": block.width for block in interface.observations}
+    sizes |= {f"history of {block.name}": block.history for block in interface.observations}
+    for what, size in {**sizes, "size of the action": interface.action.size}.items():
+        if size < 1:
+            raise ValueError(f"{what} is {size}")
+    for state in interface.states:
+        if state.dtype not in STATE_DTYPES or (state.start is not None and len(state.start) != math.prod(state.shape)):
+            raise ValueError(f"the state {state.name} does not fit its start, or is of dtype {state.dtype}")

@@ -99,7 +99,7 @@ def exported(config, env: Env, wanted: Wanted, *overrides: str, file: Path | Non
     controller = controller_of(policy.state(), spec, train, env, wanted)
     if file is not None:
         file.write_bytes(to_onnx(controller, {}))
-    run = as_module(controller) if file is None else open_onnx(file, controller.outputs)
+    run = as_module(controller) if file is None else open_onnx(file.read_bytes(), controller.outputs)
     return controller, verify(run, controller, policy, env, seed=1), run
 
 

@@ -34,7 +34,7 @@ def test_the_hand_grasps_as_often_with_the_file(config, tmp_path):
     controller = controller_of(state["model"], spec_of(env), c.train, env, Wanted("task"))
     file = tmp_path / "grasp.onnx"
     file.write_bytes(to_onnx(controller, {}))
-    run = open_onnx(file, controller.outputs)
+    run = open_onnx(file.read_bytes(), controller.outputs)
     start = env.state_dict()
 
     def of_torch(obs, ended):
