@@ -203,7 +203,7 @@ def _start(state: State, count: int) -> np.ndarray:
 
 
 def _values(state: State, value: Any) -> np.ndarray:
-    """What a caller gives as a state: (n, ...). Raises UserError for another shape, and for NaN or Inf."""
+    """The state (n, ...) that a caller gives. Raises UserError for another shape, and for NaN or Inf."""
     given = np.asarray(value.cpu() if isinstance(value, torch.Tensor) else value)
     if given.ndim == 0 or given.shape[1:] != state.shape or given.dtype.kind not in "fiub":
         raise UserError(

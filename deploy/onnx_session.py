@@ -33,7 +33,7 @@ TYPES = {
 
 @dataclass(frozen=True)
 class Signature:
-    """What an input or output is."""
+    """Shape and type of an input or output."""
 
     shape: tuple[int | None, ...]  # of one environment, which is the first axis; None: not fixed
     dtype: str

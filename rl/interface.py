@@ -73,9 +73,12 @@ class Actuator:
     kind: str  # motor, position, velocity or other
     unit: str  # of its control; empty if it is not known
     range: Optional[tuple[float, float]] = None  # of its control; None: unlimited
-    gear: float = 1.0  # N or Nm on the joint for each unit of the control of a motor
-    stiffness: float = 0.0  # N/m or Nm/rad; 0 if it is not a position actuator
-    damping: float = 0.0  # Ns/m or Nms/rad, likewise
+    gear: float = 1.0  # of a motor: N or Nm on the joint for each unit of control; otherwise control / joint position
+    stiffness: float = 0.0  # N/m or Nm/rad on the joint; 0 if it is not a position actuator
+    damping: float = 0.0  # Ns/m or Nms/rad on the joint, against its velocity or towards the target velocity
+    effort: Optional[float] = None  # N or Nm, the largest on the joint; None: no limit
+    velocity: Optional[float] = None  # m/s or rad/s at which it cannot drive any more; from half of it on, effort falls
+    delay_s: float = 0.0  # s until a control reaches it
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,7 @@ class Origin:
     shape_hash: str = ""  # of the names, shapes and spec of the weights; see rl/spec.py
     checkpoint: str = ""  # name of the checkpoint's file
     checkpoint_sha256: str = ""
+    level: Optional[float] = None  # of the curriculum that the parameters inside have; 1 is the full task
     livegym: str = ""  # the version that wrote this
 
 
