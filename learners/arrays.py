@@ -57,6 +57,9 @@ class ArrayEnv:
         self._render_mode = render_mode
         self._size = height, width
         self._painter: Painter | None = None
+        self._ended_qpos: Tensor | None = None  # (N, nq) when an episode ended last, if pictures can be asked for
+        if render_mode is not None:
+            env.before_renewal = self._keep_last_state
         self._last: dict[str, Tensor] | None = None  # of the last step or reset; None: not reset yet
         self._closed = False
         self._first_curriculum = env.curriculum.state_dict()
@@ -156,8 +159,14 @@ class ArrayEnv:
             facts["success"][rows] = [reason == self.env.success_reason for reason in reasons]
         return facts
 
-    def frames(self) -> tuple[np.ndarray, ...]:
-        """A picture (height, width, 3) uint8 of each environment. Raises UserError without off-screen OpenGL."""
+    def _keep_last_state(self, ended_ids: Tensor) -> None:
+        self._ended_qpos = self.env.sim.qpos.clone()
+
+    def frames(self, ended: bool = False) -> tuple[np.ndarray, ...]:
+        """A picture (height, width, 3) uint8 of each environment. Raises UserError without off-screen OpenGL.
+
+        `ended`: as they were when an episode ended last, before the next one began.
+        """
         self._refuse_closed("render")
         if self._render_mode is None:
             raise UserError(
@@ -167,8 +176,8 @@ class ArrayEnv:
             )
         if self._painter is None:
             self._painter = Painter(drawn_xml(self.env), *self._size)
-        qpos = self.env.sim.qpos.cpu().double().numpy()
-        return tuple(self._painter.draw(row) for row in qpos)
+        qpos = self._ended_qpos if ended and self._ended_qpos is not None else self.env.sim.qpos
+        return tuple(self._painter.draw(row) for row in qpos.cpu().double().numpy())
 
     def close(self) -> None:
         """End the engine's threads, and free what pictures need; a second call does nothing."""

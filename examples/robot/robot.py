@@ -97,10 +97,13 @@ class Controller:
             raise SystemExit(f"{file} gives no controls. Export it with exportParts=controls or exportParts=task")
         if "noise" in [one.name for one in self.session.get_inputs()]:
             raise SystemExit(f"{file} samples its actions. Export it without exportStochastic=true")
-        own = {self.model.actuator(i).name: self.model.actuator_gainprm[i, 0] for i in range(self.model.nu)}
+        model = self.model
+        stiffness = model.actuator_gainprm[:, 0] * model.actuator_gear[:, 0] ** 2
+        own = {model.actuator(i).name: i for i in range(model.nu)}
         for one in self.interface["actuators"]:
-            fits = one["kind"] != "position" or np.isclose(own.get(one["name"], 0.0), one["stiffness"])
-            if one["name"] not in own or not fits:
+            i = own.get(one["name"])
+            servo = one["kind"] == "position" and model.actuator_gaintype[i or 0] == mujoco.mjtGain.mjGAIN_FIXED
+            if i is None or (servo and not np.isclose(stiffness[i], one["stiffness"])):
                 raise SystemExit(
                     f"the model has no actuator {one['name']} ({one['kind']}, stiffness {one['stiffness']:g}) as the "
                     "policy was trained with. Give your model the motors that the file describes"
