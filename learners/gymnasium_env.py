@@ -147,19 +147,15 @@ class LivegymVectorEnv(VectorEnv):
         if step.ended is None or step.final_obs is None:
             return {}
         ids = step.ended.env_ids.numpy()
+        final_obs = np.empty(self.num_envs, object)  # full of None
+        for env_id, obs in zip(ids.tolist(), step.final_obs, strict=True):
+            final_obs[env_id] = obs
+        facts = self._arrays.final_info(step.ended, ids)
         rows = np.zeros(self.num_envs, bool)
         rows[ids] = True
-        final_obs = np.full(self.num_envs, None, object)
-        for env_id, obs in zip(ids, step.final_obs, strict=True):
-            final_obs[env_id] = obs
-        final_info = self._arrays.final_info(step.ended, ids)
-        final_info |= {f"_{name}": rows.copy() for name in final_info}
-        return {
-            "final_obs": final_obs,
-            "_final_obs": rows.copy(),
-            "final_info": final_info,
-            "_final_info": rows,
-        }
+        for name in list(facts):
+            facts[f"_{name}"] = rows.copy()
+        return {"final_obs": final_obs, "_final_obs": rows.copy(), "final_info": facts, "_final_info": rows}
 
     def render(self) -> tuple[np.ndarray, ...]:
         """A picture of each environment. Raises UserError if the environment was made without render_mode."""
