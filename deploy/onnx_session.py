@@ -61,7 +61,7 @@ class Graph:
         from onnxruntime.capi import onnxruntime_pybind11_state as native
 
         self._name = name
-        self._errors = (
+        self._errors: tuple[type[Exception], ...] = (
             RuntimeError,
             *(one for one in vars(native).values() if isinstance(one, type) and issubclass(one, Exception)),
         )

@@ -38,7 +38,8 @@ class Rows:
     def of(cls, obs: Any, spec: PolicySpec, device: torch.device) -> Rows:
         """Check what a caller gave: (width,) or (n, width), float16, float32 or float64.
 
-        The values share memory with a tensor that is float32 on the device already; they are only read. Raises UserError for another kind, dtype or shape, and for NaN or Inf.
+        The values share memory with a tensor that is float32 on the device already; they are only read. Raises
+        UserError for another kind, dtype or shape, and for NaN or Inf.
         """
         if not isinstance(obs, (np.ndarray, Tensor)):
             raise UserError(

@@ -169,7 +169,7 @@ def _policys_obs(controller: Controller, given: Mapping[str, Tensor]) -> Tensor:
 
 def _drawn(controller: Controller, rng: torch.Generator) -> dict[str, Tensor]:
     """Random inputs (n, ...): what the policy observes and its past are as wide as the module's docstring says."""
-    drawn = {}
+    drawn: dict[str, Tensor] = {}
     for name, (shape, dtype) in controller.shapes.items():
         size = (OBSERVATIONS, *shape)
         if name == NOISE:
