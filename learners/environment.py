@@ -78,7 +78,7 @@ def text_list(overrides: Sequence[str]) -> list[str]:
 
 
 def _whole(name: str, value: Any, least: int) -> int:
-    """A whole number, also of NumPy. Raises UserError for another value."""
+    """The value as an int; it may be a number of NumPy. Raises UserError for another value."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise UserError(f"{name}={value!r}: out of range. Allowed: a whole number, at least {least}")
     return int(value)
