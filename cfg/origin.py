@@ -66,7 +66,7 @@ _KEYS: dict[Origin, str] = {
         swapGuard swapGuardMargin swapGuardConfidence
         runs runsSelect runsPlot runsTag runsPin runsDelete reportDir objective
         log logStreams logFrom logUntil exportDir exportFormats
-        exportFile exportParts exportStochastic exportActionDelay exportSensorDelays
+        exportFile exportParts exportModel exportStochastic exportActionDelay exportSensorDelays
         viewer watch
         streamPort streamBindAll streamToken streamSpectatorToken streamReadOnly streamHosts streamRate
         streamPage streamFps

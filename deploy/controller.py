@@ -10,7 +10,7 @@ state begins an episode as zeros, except for buffers that the task's `reset` fil
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -46,7 +46,7 @@ class Controller(nn.Module):
         self._network, self._spec = network, spec
         self.plan, self.methods = plan, methods
         self.max_length = max_length
-        self._seen = dict(spec.observations)  # block -> columns with its history
+        self.widths = dict(spec.observations)  # block -> columns that the policy sees, with its history
         self.states = self._all_states()
         fields = [] if methods is None else [(name, methods.fields[name]) for name in plan.fields]
         self.shapes: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
@@ -63,7 +63,7 @@ class Controller(nn.Module):
 
     def width(self, block: str) -> int:
         """Numbers of a block in one control step."""
-        return self._seen[block] // self.plan.past.get(block, (1, 0))[0]
+        return self.widths[block] // self.plan.past.get(block, (1, 0))[0]
 
     @property
     def obs_width(self) -> int:
@@ -114,24 +114,10 @@ class Controller(nn.Module):
     def forward(self, values: Sequence[Tensor]) -> list[Tensor]:
         """One control step: the inputs in order -> the outputs in order."""
         given = dict(zip(self.inputs, values, strict=True))
-        n, new = values[0].shape[0], {}
-        first = given[COUNT] == 0 if COUNT in given else None  # (N,) the first control step of an episode
-        task = _Task(self, given, first, n)
-        blocks = task.observe()
-        start = 0
-        for name in self.plan.blocks:
-            blocks[name] = given[OBS][:, start : start + self.width(name)]
-            start += self.width(name)
-        seen = []
-        for name in self._seen:
-            if name in self.plan.past:
-                new[f"past_{name}"] = past = _pushed(given[f"past_{name}"], blocks[name], first)
-                history, delay = self.plan.past[name]
-                seen.append(past[:, past.shape[1] - delay - history : past.shape[1] - delay].flatten(1))
-            else:
-                seen.append(blocks[name])
+        task = _Task(self, given)
+        seen, new = self._observed(task, given)
         memory = tuple(given[name].transpose(0, 1).contiguous() for name in self.states if name.startswith("memory_"))
-        out = self._network(torch.cat(seen, dim=1), memory)
+        out = self._network(seen, memory)
         new |= {f"memory_{i}": state.transpose(0, 1) for i, state in enumerate(out.memory)}
         results = {ACTIONS: self.chosen(out, given.get(NOISE))}
         if self.plan.controls:
@@ -145,6 +131,31 @@ class Controller(nn.Module):
             new[COUNT] = given[COUNT] + 1
         results |= {NEXT + name: new[name] for name in self.states}
         return [results[name].clone() for name in self.outputs]  # an output must not be an input itself
+
+    def _observed(self, task: _Task, given: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """The observation of the policy (N, width), and the next past values."""
+        blocks, new = task.observe(), {}
+        start = 0
+        for name in self.plan.blocks:
+            blocks[name] = given[OBS][:, start : start + self.width(name)]
+            start += self.width(name)
+        seen = []
+        for name in self.widths:
+            if name in self.plan.past:
+                new[f"past_{name}"] = past = _pushed(given[f"past_{name}"], blocks[name], task.first)
+                history, delay = self.plan.past[name]
+                seen.append(past[:, past.shape[1] - delay - history : past.shape[1] - delay].flatten(1))
+            else:
+                seen.append(blocks[name])
+        return torch.cat(seen, dim=1), new
+
+    def observed(self, given: Mapping[str, Tensor]) -> Tensor:
+        """The observation of the policy (N, width) in a control step with these inputs."""
+        return self._observed(_Task(self, given), given)[0]
+
+    def usual_input(self) -> tuple[Tensor, Tensor] | None:
+        """See `Network`."""
+        return self._network.usual_input()
 
     def chosen(self, out: Distribution, noise: Tensor | None) -> Tensor:
         """The action: the most likely one or, with noise, a sample; clipped as `Env` clips it."""
@@ -163,11 +174,12 @@ class Controller(nn.Module):
 class _Task:
     """The task's methods within one call of the graph, over copies of the states that the graph is given."""
 
-    def __init__(self, owner: Controller, given: dict[str, Tensor], first: Tensor | None, n: int) -> None:
+    def __init__(self, owner: Controller, given: Mapping[str, Tensor]) -> None:
         self.owner, self.plan = owner, owner.plan
-        self.methods, self.first = owner.methods, first
-        self.n = n
+        self.methods = owner.methods
+        self.n = n = next(iter(given.values())).shape[0]
         self.count = given.get(COUNT)
+        self.first = None if self.count is None else self.count == 0  # (N,) the first control step of an episode
         if self.methods is None:
             return
         like = next(iter(given.values()))

@@ -1,21 +1,25 @@
 """Describe a policy from its Env: the blocks and their meanings, the action, the robot, rates and origin.
 
     interface = describe(env, origin)                   # what a policy sees and gives, without a graph
-    interface = with_graph(interface, controller, ...)  # that of an exported graph
+    interface, law = complete(interface, controller, env)  # that of an exported graph (deploy/states.py)
 
-Meanings come from the lines `name: meaning` of the docstrings (`Task.meanings`), joints and actuators from the model.
+Meanings come from the lines `name: meaning` of the docstrings (`Task.meanings`), joints and actuators from the model,
+and what the model cannot say of a motor from `task.drives`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
 
 import mujoco
 import numpy as np
 
 from livegym.rl.interface import Action, Actuator, Block, Joint, Origin, PolicyInterface
 from livegym.rl.spec import PolicySpec, spec_of
+from livegym.schema import DriveConfig
 from livegym.sim.model import compiled
 from livegym.tasks.base import ActionSpec, Box, Task
 from livegym.tasks.env import EPISODE_TIME, Env
@@ -78,7 +82,7 @@ def _robot(env: Env) -> tuple[tuple[Joint, ...], tuple[Actuator, ...]]:
         return (), ()
     model = compiled(env.sim.model_xml())
     joints = tuple(_joint(model, i) for i in range(model.njnt))
-    return joints, tuple(_actuator(model, i, joints) for i in range(model.nu))
+    return joints, tuple(_actuator(model, i, joints, env.config.drives) for i in range(model.nu))
 
 
 def _joint(model: mujoco.MjModel, i: int) -> Joint:
@@ -88,33 +92,72 @@ def _joint(model: mujoco.MjModel, i: int) -> Joint:
     return Joint(model.joint(i).name, kind, unit, _numbers(model.qpos0[start : start + width]), limits)
 
 
-def _actuator(model: mujoco.MjModel, i: int, joints: tuple[Joint, ...]) -> Actuator:
+def _actuator(model: mujoco.MjModel, i: int, joints: tuple[Joint, ...], drives: Mapping[str, DriveConfig]) -> Actuator:
     on_joint = model.actuator_trntype[i] == mujoco.mjtTrn.mjTRN_JOINT
     joint = joints[model.actuator_trnid[i, 0]] if on_joint else None
+    drive = None if joint is None else _drive_of(joint.name, drives)
     gain, gear = float(model.actuator_gainprm[i, 0]), float(model.actuator_gear[i, 0])
-    bias = model.actuator_biasprm[i]
-    fixed = model.actuator_gaintype[i] == mujoco.mjtGain.mjGAIN_FIXED
-    stiffness, damping = -float(bias[1]), -float(bias[2])
-    plain = model.actuator_biastype[i] == mujoco.mjtBias.mjBIAS_NONE
-    unit, kind = "", "other"
-    if fixed and plain:
-        kind = "motor"
-        unit = FORCES.get(joint.unit, "") if joint is not None and gain * gear == 1 else ""
-    elif fixed and gain and np.isclose(stiffness, gain):
-        kind, unit = "position", joint.unit if joint is not None else ""
-    elif fixed and gain and stiffness == 0 and np.isclose(damping, gain):
-        kind, unit = "velocity", f"{joint.unit}/s" if joint is not None and joint.unit else ""
-    servo = kind in ("position", "velocity")
+    kind, stiffness, damping = _law(model, i) if drive is None else _law_of(drive)
     return Actuator(
         name=model.actuator(i).name,
         joint=joint.name if joint is not None else "",
         kind=kind,
-        unit=unit,
+        unit=_unit(kind, joint, gain * gear if kind == "motor" else gear),
         range=_pair(model.actuator_ctrlrange[i]) if model.actuator_ctrllimited[i] else None,
         gear=gain * gear if kind == "motor" else gear,
-        stiffness=stiffness if servo else 0.0,
-        damping=damping if servo else 0.0,
+        stiffness=stiffness * gear * gear,
+        damping=damping * gear * gear,
+        effort=_effort(model, i, kind),
+        velocity=None if drive is None else drive.velocity,
+        delay_s=float(model.actuator_delay[i]),
     )
+
+
+def _drive_of(joint: str, drives: Mapping[str, DriveConfig]) -> DriveConfig | None:
+    """The entry of `task.drives` for a joint; a joint has at most one."""
+    matching = (drive for drive in drives.values() if any(fnmatchcase(joint, pattern) for pattern in drive.joints))
+    return next(matching, None)
+
+
+def _law_of(drive: DriveConfig) -> tuple[str, float, float]:
+    return ("position" if drive.stiffness else "velocity"), drive.stiffness, drive.damping
+
+
+def _law(model: mujoco.MjModel, i: int) -> tuple[str, float, float]:
+    """Kind, stiffness and damping of one of the model's own actuators, along the length that it moves."""
+    gain, bias = float(model.actuator_gainprm[i, 0]), model.actuator_biasprm[i]
+    stiffness, damping = -float(bias[1]), -float(bias[2])
+    direct = model.actuator_dyntype[i] == mujoco.mjtDyn.mjDYN_NONE  # the force follows the control at once
+    if not direct or model.actuator_gaintype[i] != mujoco.mjtGain.mjGAIN_FIXED:
+        return "other", 0.0, 0.0
+    if model.actuator_biastype[i] == mujoco.mjtBias.mjBIAS_NONE:
+        return "motor", 0.0, 0.0
+    if gain and np.isclose(stiffness, gain):
+        return "position", stiffness, damping
+    if gain and stiffness == 0 and np.isclose(damping, gain):
+        return "velocity", 0.0, damping
+    return "other", 0.0, 0.0
+
+
+def _unit(kind: str, joint: Joint | None, gear: float) -> str:
+    """The unit of a control; empty if it is not known, as that of a control that a gear multiplies."""
+    if joint is None or gear != 1 or kind == "other" or not joint.unit:
+        return ""
+    return {"motor": FORCES[joint.unit], "position": joint.unit, "velocity": f"{joint.unit}/s"}[kind]
+
+
+def _effort(model: mujoco.MjModel, i: int, kind: str) -> float | None:
+    """The largest force or torque on the joint: the smallest of the limits of actuator, control and joint."""
+    gear, limits = abs(float(model.actuator_gear[i, 0])), []
+    if model.actuator_forcelimited[i]:
+        limits.append(float(np.abs(model.actuator_forcerange[i]).max()) * gear)
+    if kind == "motor" and model.actuator_ctrllimited[i]:
+        limits.append(float(np.abs(model.actuator_ctrlrange[i]).max() * abs(model.actuator_gainprm[i, 0])) * gear)
+    if model.actuator_trntype[i] == mujoco.mjtTrn.mjTRN_JOINT:
+        joint = model.actuator_trnid[i, 0]
+        if model.jnt_actfrclimited[joint]:
+            limits.append(float(np.abs(model.jnt_actfrcrange[joint]).max()))
+    return min(limits) if limits else None
 
 
 def _numbers(values: np.ndarray) -> tuple[float, ...]:

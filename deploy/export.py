@@ -1,7 +1,7 @@
 """`config=export`: write the policy of a checkpoint as one ONNX file.
 
     python train.py config=export checkpoint=latest
-    python train.py config=export checkpoint=best exportFile=ant.onnx exportParts=task
+    python train.py config=export checkpoint=best exportFile=ant.onnx exportParts=task exportModel=true
 
 The graph is traced, compared with the torch policy and its environment, and only then does the file get its name: a
 check that fails leaves nothing. `deploy/plan.py` says what can be inside.
@@ -31,7 +31,7 @@ from livegym.deploy.onnx_file import OPSET, check_installed, metadata_of, open_o
 from livegym.deploy.plan import Plan, Wanted, make_plan
 from livegym.deploy.states import complete
 from livegym.deploy.tracing import TaskMethods
-from livegym.deploy.verify import verify
+from livegym.deploy.verify import OBSERVATIONS, Checked, verify
 from livegym.rl.algorithm import algorithm_of
 from livegym.rl.interface import Origin, PolicyInterface
 from livegym.rl.policy import Policy
@@ -49,8 +49,9 @@ from livegym.tasks.env import Env
 from livegym.utils.errors import UserError
 from livegym.utils.files import commit_new, discard, stage_bytes
 from livegym.utils.seeding import seed_everything
+from livegym.weights.sources import candidate_of
 
-SUFFIX = ".onnx"
+SUFFIX, MODEL = ".onnx", ".xml"
 CHECKED_ENVS = 8
 DELAY = "export_action_delay"  # the name of the entry that delays actions while the graph is checked
 
@@ -64,7 +65,7 @@ class Source:
     spec: PolicySpec | None  # None: a plain rl_games file
     origin: Origin
     file: Path
-    level: float  # of the curriculum; 1 is the full task
+    level: float  # of the curriculum, which is inside; 1 is the full task
 
 
 def export(session: Session, console: Console) -> int:
@@ -79,7 +80,7 @@ def export(session: Session, console: Console) -> int:
     selection, state = read_selected(typed.checkpoint, Path(typed.runsDir), session.task)
     source = _source(session, selection.file, state)
     path = _path(source, typed.exportFile)
-    with _place_for(path):
+    with _place_for(path, model=typed.exportModel):
         seed_everything(source.config.seed)
         torch.set_num_threads(1)
         with _environments(session, source) as env:
@@ -92,6 +93,11 @@ def export(session: Session, console: Console) -> int:
 def _source(session: Session, file: Path, state: dict[str, Any]) -> Source:
     meta, run = meta_of(state), run_of(file)
     config = session.config_for(state.get("config"))
+    candidate = candidate_of(file, state, 0.0)
+    curriculum = config.task.curriculum
+    level = 1.0 if candidate.level is None else candidate.level
+    if curriculum is not None and session.gives("task.curriculum.level"):
+        level = curriculum.level
     origin = Origin(
         run=run.name if run is not None else "",
         run_id=meta.run_id if meta else "",
@@ -100,11 +106,10 @@ def _source(session: Session, file: Path, state: dict[str, Any]) -> Source:
         shape_hash=meta.shape_hash if meta else "",
         checkpoint=file.name,
         checkpoint_sha256=hashlib.sha256(read_bytes(file)).hexdigest(),
+        level=None if curriculum is None else level,
         livegym=__version__,
     )
-    spec = PolicySpec.from_dict(state["spec"]) if state.get("spec") else None
-    level = state.get("learner", {}).get("curriculum", 1.0) if isinstance(state.get("learner"), dict) else 1.0
-    return Source(config, state["model"], spec, origin, file, level if isinstance(level, float) else 1.0)
+    return Source(config, candidate.model, candidate.spec, origin, file, level)
 
 
 def _path(source: Source, typed: str | None) -> Path:
@@ -120,19 +125,21 @@ def _path(source: Source, typed: str | None) -> Path:
 
 
 @contextlib.contextmanager
-def _place_for(path: Path) -> Iterator[None]:
-    """A context in which a new file can be written there; if it fails, its directory is not left empty.
+def _place_for(path: Path, model: bool) -> Iterator[None]:
+    """A context in which a new file can be written there, and one for the model beside it.
 
-    Raises UserError if the file exists or cannot be written, before anything slow is done.
+    If it fails, directories that it made are not left empty. Raises UserError if a file exists or cannot be written,
+    before anything slow is done.
     """
-    new = not path.parent.exists()
+    new = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
     try:
-        _check_free(path)
+        for file in (path, path.with_suffix(MODEL)) if model else (path,):
+            _check_free(file)
         yield
     except BaseException:
-        if new:
-            with contextlib.suppress(OSError):
-                path.parent.rmdir()
+        with contextlib.suppress(OSError):
+            for folder in new:  # the innermost one first
+                folder.rmdir()
         raise
 
 
@@ -199,10 +206,13 @@ def _export(source: Source, env: Env | None, path: Path) -> list[str]:
     policy.load(source.model, source.spec)
     controller = controller_of(source.model, spec, config.train, env, _wanted(config, env))
     base = describe(env, source.origin) if env is not None else describe_spec(spec, source.origin)
-    interface, scale = complete(base, controller, env)
-    run = run_of(source.file)
-    data = to_onnx(controller, metadata_of(interface, str(run or ""), scale))
-    return _written(path, data, controller, policy, env, interface, config.seed)
+    interface, law = complete(base, controller, env)
+    data = to_onnx(controller, metadata_of(interface, law))
+    model = env.sim.model_xml() if env is not None and config.exportModel else None
+    with _staged(path, data) as temporary, _model_beside(path, model):
+        checked = verify(open_onnx(read_bytes(temporary), controller.outputs), controller, policy, env, config.seed)
+        commit_new(temporary, path)
+    return _lines(path, len(data), controller, interface, checked, model is not None)
 
 
 def controller_of(
@@ -228,38 +238,70 @@ def _wanted(config: SettledConfig, env: Env | None) -> Wanted:
             f"exportParts={parts}: task {config.task.name} has no actuators of a model; what it does with an action is "
             "in its own code or in its clients'. Allowed: exportParts=policy, which is also what null means here"
         )
+    if config.exportActionDelay and parts == "policy":
+        raise UserError(
+            f"exportActionDelay={config.exportActionDelay}: a file that gives no controls has nothing to delay. "
+            f"Allowed: {'0, or exportParts=controls or task' if acts else '0'}"
+        )
+    if config.exportSensorDelays and env is None:
+        raise UserError(
+            f"exportSensorDelays=true: task {config.task.name} has no environments here, whose delays could be inside. "
+            "Allowed: false"
+        )
+    if config.exportModel and not acts:
+        raise UserError(f"exportModel=true: task {config.task.name} has no model of bodies. Allowed: false")
     return Wanted(parts, config.exportStochastic, config.exportActionDelay, config.exportSensorDelays)
 
 
-def _written(
-    path: Path,
-    data: bytes,
-    controller: Controller,
-    policy: Policy,
-    env: Env | None,
-    interface: PolicyInterface,
-    seed: int,
-) -> list[str]:
-    """Write to a temporary name, check what is there, and give it its name."""
+@contextlib.contextmanager
+def _staged(path: Path, data: bytes) -> Iterator[Path]:
+    """A temporary file with this content beside `path`. Raises UserError for every OSError inside."""
     try:
         temporary = stage_bytes(path, data)
+        try:
+            yield temporary
+        finally:
+            discard(temporary)
     except OSError as error:
         raise _unwritable(path, error) from error
+
+
+@contextlib.contextmanager
+def _model_beside(path: Path, model: str | None) -> Iterator[None]:
+    """Write the model of the bodies beside `path`, if there is one; if what is done here fails, it is gone again."""
+    if model is None:
+        yield
+        return
+    beside = path.with_suffix(MODEL)
+    commit_new(stage_bytes(beside, model.encode()), beside)
     try:
-        checked = verify(open_onnx(temporary, controller.outputs), controller, policy, env, seed)
-        commit_new(temporary, path)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    finally:
-        discard(temporary)
-    steps = f"{checked.steps:,} control steps (largest difference {checked.in_episodes:.1e}) and " if env else ""
-    plan = controller.plan
+        yield
+    except BaseException:
+        discard(beside)
+        raise
+
+
+def _lines(
+    path: Path, size: int, controller: Controller, interface: PolicyInterface, checked: Checked, model: bool
+) -> list[str]:
+    """Lines that say what was checked and written, and what the file takes and gives."""
+    plan, level = controller.plan, interface.origin.level
+    steps = f"{checked.steps:,} control steps (largest difference {checked.in_episodes:.1e}) and "
     gives = f"{ACTIONS}{f', {CONTROLS}' if plan.controls else ''}"
     takes = ", ".join(name for name in controller.inputs if name not in controller.states)
     states = f"; states: {', '.join(controller.states)}" if controller.states else ""
+    given = [state.name for state in interface.states if state.given]
     return [
-        f"checked against the policy: {steps}1,000 random observations ({checked.random:.1e})",
+        f"checked against the policy: {steps if checked.steps else ''}{OBSERVATIONS:,} random observations "
+        f"({checked.random:.1e})",
         f"takes {takes}; gives {gives}{states}",
+        *([f"your program sets at the start of an episode: {', '.join(given)}"] if given else []),
+        *(
+            [f"inside is the task at curriculum level {level:.2f}; task.curriculum.level=1 exports the full task"]
+            if level is not None and level < 1.0
+            else []
+        ),
         *interface.lacks,
-        f"written: {path.absolute()} ({len(data) / 1000:.0f} kB, ONNX opset {OPSET})",
+        *([f"written: {path.with_suffix(MODEL).absolute()} (the model, for MuJoCo on this machine)"] if model else []),
+        f"written: {path.absolute()} ({size / 1000:.0f} kB, ONNX opset {OPSET})",
     ]

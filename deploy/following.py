@@ -32,7 +32,7 @@ from livegym.deploy.rows import EnvIds, Rows, rows_named
 from livegym.live.swap import LivePolicy
 from livegym.live.transition import SwapRule
 from livegym.play.watch import Watcher
-from livegym.rl.policy import Policy
+from livegym.rl.policy import Misfit, Policy
 from livegym.rl.spec import PolicySpec
 from livegym.rundir.run import open_run
 from livegym.rundir.select import NothingYet, Selection, read_selected
@@ -68,7 +68,7 @@ def follow(
     """Follow a run: latest, best, a run directory, or a unique part of a run's name.
 
     `num_envs`: environments that the policy acts in at once. `swap`, `blend_seconds` (of control steps),
-    `min_swap_interval` (s), `weights` and `reload_interval` (s between two looks at files) are those of a test.
+    `min_swap_interval` (s), `weights` and `reload_interval` (s between two looks at files, above 0) are as in a test.
     `history`: versions that `rollback` can return to. `patience`: s to wait for a first checkpoint.
 
     Raises UserError if there is no such run or checkpoint, and for a value that is not allowed.
@@ -83,12 +83,25 @@ def follow(
     for name, seconds in {**times, "reload_interval": reload_interval}.items():
         if not (isinstance(seconds, (int, float)) and math.isfinite(seconds) and seconds >= 0):
             raise UserError(f"{name}={seconds!r}: out of range. Allowed: a number of seconds, at least 0")
+    if reload_interval == 0:
+        raise UserError(
+            "reload_interval=0: follows nothing. Allowed: above 0. For a policy that stays as it is: "
+            f"livegym.load_policy({os.fspath(run)!r})"
+        )
     check_device(device)
     selection, first = _first(os.fspath(run), Path(runs_dir), patience)
+    if weights == "bus" and selection.follow != "newest":
+        raise UserError(
+            f"weights=bus: follow({os.fspath(run)!r}) follows the {selection.follow} checkpoint, which exists as a "
+            "file only. Allowed: weights=auto or files"
+        )
     spec, settings = spec_and_settings(first)
     blend_steps = max(1, round(blend_seconds / spec.control_dt))
-    rule = SwapRule(swap, blend_steps, min_interval=min_swap_interval, history=history)
-    live = LivePolicy(lambda: Policy(spec, settings, num_envs, device), first, stochastic, seed, rule)
+    rule = SwapRule(swap, blend_steps, min_interval=min_swap_interval, history=history, history_key="history")
+    try:
+        live = LivePolicy(lambda: Policy(spec, settings, num_envs, device), first, stochastic, seed, rule)
+    except Misfit as error:
+        raise UserError(f"{selection.file}: {error}. Its weights contradict its own configuration") from error
     followed = open_run(Path(str(selection.run)))
     files = CheckpointSource(followed, str(selection.follow), Path(runs_dir), spec.task)
     source = FollowSource(files, weights if selection.follow == "newest" else "files", reload_interval)
@@ -130,7 +143,7 @@ class FollowingPolicy:
         self._live = live
         self._source = source
         self._refusals: queue.SimpleQueue[SwapEvent] = queue.SimpleQueue()
-        self._watcher: Watcher | None = Watcher(live, source, self._refusals).__enter__()
+        self._watcher: Watcher | None = Watcher(live, source, self._refusals, hint="").__enter__()
 
     def __call__(self, obs: Any) -> Any:
         """Observations (num_envs, width) -> actions; see `LoadedPolicy`. With one environment, also (width,).

@@ -1,10 +1,10 @@
 """The ONNX file: from a module to the bytes of a graph with metadata, and a graph that runs.
 
     data = to_onnx(controller, metadata)
-    run = open_onnx(path, controller.outputs)       # run(inputs) -> outputs, by onnxruntime
+    run = open_onnx(data, controller.outputs)       # run(inputs) -> outputs, by onnxruntime
 
 The metadata has livegym's own description as JSON under `livegym`, and the keys under which other exporters of robot
-policies write theirs. The graph holds no paths and no Python names of the machine that wrote it.
+policies write theirs. The file holds no paths and no Python names of the machine that wrote it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import json
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,8 +23,10 @@ import torch
 from torch import Tensor
 
 from livegym.deploy.controller import Controller
+from livegym.deploy.onnx_session import Graph
+from livegym.deploy.states import Law
 from livegym.deploy.verify import Run
-from livegym.rl.interface import PolicyInterface
+from livegym.rl.interface import Actuator, PolicyInterface
 from livegym.utils.errors import UserError
 
 OPSET = 18
@@ -100,42 +101,35 @@ def _quiet() -> Iterator[None]:
                 logger.setLevel(level)
 
 
-def open_onnx(path: Path, outputs: Sequence[str]) -> Run:
-    """The graph in a file, as a function. Raises UserError if onnxruntime cannot load it."""
-    import onnxruntime
-    from onnxruntime.capi import onnxruntime_pybind11_state as state
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    try:
-        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except (state.Fail, state.InvalidGraph, state.NotImplemented, state.InvalidArgument, RuntimeError) as error:
-        raise UserError(f"onnxruntime cannot load the exported file ({' '.join(str(error).split())[:300]})") from error
+def open_onnx(content: bytes, outputs: Sequence[str]) -> Run:
+    """The graph of these bytes, as a function. Raises UserError if onnxruntime cannot load it."""
+    graph = Graph(content, "the exported file")
 
     def run(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        values = {name: np.ascontiguousarray(value.numpy()) for name, value in given.items()}
-        return {n: torch.from_numpy(v) for n, v in zip(outputs, session.run(list(outputs), values), strict=True)}
+        values = graph(outputs, {name: np.ascontiguousarray(value.numpy()) for name, value in given.items()})
+        return {name: torch.from_numpy(value) for name, value in values.items()}
 
     return run
 
 
-def metadata_of(interface: PolicyInterface, run_path: str, action_scale: Sequence[float] | None) -> dict[str, str]:
+def metadata_of(interface: PolicyInterface, law: Law) -> dict[str, str]:
     """The metadata of a file. Lists are comma-separated, numbers in full precision; unknown keys are left out."""
-    driven = {a.joint: a for a in interface.actuators if a.joint}
-    joints = [joint for joint in interface.joints if joint.name in driven and joint.kind in ("hinge", "slide")]
+    driving: dict[str, list[Actuator]] = {}
+    for actuator in interface.actuators:
+        driving.setdefault(actuator.joint, []).append(actuator)
+    joints = [joint for joint in interface.joints if joint.name in driving and joint.kind in ("hinge", "slide")]
+    motors = [driving[joint.name] for joint in joints]
     lists: dict[str, Sequence[Any]] = {
         "observation_names": [block.name for block in interface.inputs],
         "command_names": [],
     }
     if joints:
-        lists |= {
-            "joint_names": [joint.name for joint in joints],
-            "joint_stiffness": [driven[joint.name].stiffness for joint in joints],
-            "joint_damping": [driven[joint.name].damping for joint in joints],
-            "default_joint_pos": [joint.default[0] for joint in joints],
-        }
-    if action_scale is not None:
-        lists["action_scale"] = action_scale
+        lists["joint_names"] = [joint.name for joint in joints]
+        lists["default_joint_pos"] = [law.neutral.get(joint.name, joint.default[0]) for joint in joints]
+        if all(len(on_joint) == 1 and on_joint[0].kind != "other" for on_joint in motors):
+            lists["joint_stiffness"] = [one.stiffness for (one,) in motors]
+            lists["joint_damping"] = [one.damping for (one,) in motors]
+    if law.scale is not None:
+        lists["action_scale"] = law.scale
     texts = {name: ",".join(str(value) for value in values) for name, values in lists.items()}
-    return {KEY: json.dumps(interface.to_dict(), allow_nan=False), "run_path": run_path, **texts}
+    return {KEY: json.dumps(interface.to_dict(), allow_nan=False), "run_path": interface.origin.run, **texts}

@@ -40,6 +40,7 @@ class Plan:
     inside: tuple[str, ...] = ()  # blocks that the graph computes
     fields: tuple[str, ...] = ()  # of the simulator
     buffers: tuple[str, ...] = ()  # of the task, kept as states
+    controls_read: frozenset[str] = frozenset()  # what the controls of one step depend on: action, buffers, fields
     remembered: tuple[str, ...] = ()  # columns of `obs` that depend on the task's memory, which is not inside
     past: dict[str, tuple[int, int]] = field(default_factory=dict)  # block -> (history, delay) if either is more
     counts: bool = False  # control steps of the episode are counted
@@ -69,7 +70,8 @@ def make_plan(env: Env, wanted: Wanted, methods: TaskMethods | None) -> Plan:
     if wanted.action_delay and not isinstance(env.task.action_spec, Box):
         raise NotExportable(f"exportActionDelay={wanted.action_delay}: the actions of task {config.name} are choices.")
     if methods is None:
-        return Plan(wanted, False, blocks=groups, past=past, counts=bool(past))
+        remembered = _remembered(env, groups)
+        return Plan(wanted, False, blocks=groups, past=past, counts=bool(past), remembered=remembered)
     control, observe = methods.needs(methods.control), methods.needs(methods.observe)
     update = methods.needs(methods.update)
     if wanted.parts == "task":
@@ -89,12 +91,26 @@ def make_plan(env: Env, wanted: Wanted, methods: TaskMethods | None) -> Plan:
         True,
         blocks=blocks,
         inside=inside,
-        remembered=tuple(n for n in blocks if observe.reads.get(n, frozenset()) & methods.buffers.keys()),
+        controls_read=control.reads["controls"],
+        remembered=_reading(observe, methods, blocks),
         fields=tuple(name for name in methods.fields if name in reads),
         buffers=tuple(name for name in methods.buffers if name in reads),
         past=past,
         counts=bool(past),
     )
+
+
+def _remembered(env: Env, blocks: tuple[str, ...]) -> tuple[str, ...]:
+    """The blocks that depend on the task's memory; none if the task's `observe` cannot be followed."""
+    try:
+        methods = TaskMethods(env)
+        return _reading(methods.needs(methods.observe), methods, blocks)
+    except NotExportable:
+        return ()
+
+
+def _reading(observe: Needs, methods: TaskMethods, blocks: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in blocks if observe.reads.get(name, frozenset()) & methods.buffers.keys())
 
 
 def _whole(
@@ -114,6 +130,7 @@ def _whole(
         wanted,
         True,
         inside=groups,
+        controls_read=control.reads["controls"],
         fields=tuple(name for name in methods.fields if name in reads),
         buffers=buffers,
         past=past,

@@ -52,7 +52,7 @@ def load_policy(
     if name.endswith(SUFFIX):
         if device != "cpu":
             raise UserError(f"device={device}: an ONNX file runs on the CPU. Allowed: cpu")
-        return OnnxPolicy(Path(name), stochastic, seed)
+        return OnnxPolicy(Path(name).expanduser(), stochastic, seed)
     selection, state = read_selected(name, Path(runs_dir))
     candidate = candidate_of(selection.file, state, 0.0)
     spec, settings = spec_and_settings(candidate)

@@ -36,9 +36,10 @@ class Rows:
 
     @classmethod
     def of(cls, obs: Any, spec: PolicySpec, device: torch.device) -> Rows:
-        """Check and copy what a caller gave: (width,) or (n, width), float16, float32 or float64.
+        """Check what a caller gave: (width,) or (n, width), float16, float32 or float64.
 
-        Raises UserError for another kind, dtype or shape, and for NaN or Inf.
+        The values share memory with a tensor that is float32 on the device already; they are only read. Raises
+        UserError for another kind, dtype or shape, and for NaN or Inf.
         """
         if not isinstance(obs, (np.ndarray, Tensor)):
             raise UserError(

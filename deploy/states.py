@@ -12,13 +12,20 @@ from livegym.rl.interface import Field, PolicyInterface, State
 from livegym.tasks.base import Box
 from livegym.tasks.env import Env
 
+ACTION = "action"  # the input of a task's `control`, as `TaskMethods.needs` names it
 SAMPLES = 64  # start states from which it is seen whether a buffer always starts with the same values
 
 
-def complete(
-    interface: PolicyInterface, controller: Controller, env: Env | None
-) -> tuple[PolicyInterface, list[float] | None]:
-    """The description of the graph, and the factors from action to controls; None if these are not just factors."""
+@dataclasses.dataclass(frozen=True)
+class Law:
+    """How controls follow from an action, if they depend on nothing else; for controllers that compute them so."""
+
+    neutral: dict[str, float] = dataclasses.field(default_factory=dict)  # joint -> its target position at action 0
+    scale: list[float] | None = None  # control / action, in order, if target = neutral (a motor: 0) + scale x action
+
+
+def complete(interface: PolicyInterface, controller: Controller, env: Env | None) -> tuple[PolicyInterface, Law]:
+    """The description of the graph, and its law from action to controls."""
     plan = controller.plan
     starts = _starts(controller, env)
     inside = [dataclasses.replace(block, inside=block.name in plan.inside) for block in interface.observations]
@@ -31,9 +38,9 @@ def complete(
         observations=tuple(inside),
         fields=_fields(controller, env),
         states=states,
-        lacks=tuple(_lacks(controller)),
+        lacks=tuple(_lacks(controller, env)),
     )
-    return described, _scale(described, controller, env)
+    return described, _law(described, controller, env)
 
 
 def _starts(controller: Controller, env: Env | None) -> dict[str, tuple[tuple[float, ...] | None, bool]]:
@@ -92,47 +99,52 @@ def _fields(controller: Controller, env: Env | None) -> tuple[Field, ...]:
     return tuple(found)
 
 
-def _lacks(controller: Controller) -> list[str]:
+def _lacks(controller: Controller, env: Env | None) -> list[str]:
     """Sentences about what a robot's program has to do itself."""
-    plan = controller.plan
+    plan, lacks = controller.plan, []
     if not plan.controls:
-        return ["not inside: what the task's code, or its client, does with an action"]
-    if not plan.remembered:
-        return []
-    return [
-        f"not inside: the task's memory for {', '.join(plan.remembered)}, which your program has to keep; "
-        "exportParts=task has it inside"
-    ]
+        lacks.append("not inside: what the task's code, or its client, does with an action")
+    if plan.remembered:
+        text = f"not inside: the task's memory for {', '.join(plan.remembered)}, which your program has to keep"
+        bodiless = env is None or env.task.own_dynamics
+        lacks.append(text if bodiless else f"{text}; exportParts=task has it inside")
+    return lacks
 
 
-def _scale(interface: PolicyInterface, controller: Controller, env: Env | None) -> list[float] | None:
-    """The factor of each control if controls = offset + factor x action, one action for each; None otherwise.
-
-    The offset of a position actuator is its joint's default position, that of others 0: a controller that computes its
-    targets so by itself (`default_joint_pos + action_scale x action`) gets the same.
-    """
-    plan = controller.plan
-    if env is None or not plan.controls or plan.buffers or plan.fields or plan.wanted.action_delay:
-        return None
-    spec, methods = env.task.action_spec, controller.methods
-    if not isinstance(spec, Box) or methods is None or spec.size != len(interface.actuators):
-        return None
-    places = {joint.name: i for i, joint in enumerate(interface.joints)}
-    order = [places.get(actuator.joint, -1) for actuator in interface.actuators]
-    if order != sorted(set(order)) or -1 in order:
-        return None  # joints, actuators and actions must have one order
+def _law(interface: PolicyInterface, controller: Controller, env: Env | None) -> Law:
+    """Measure the controls at some actions, if they depend on the action alone."""
+    plan, methods = controller.plan, controller.methods
+    if env is None or methods is None or plan.controls_read != {ACTION} or plan.wanted.action_delay:
+        return Law()
+    spec = env.task.action_spec
+    if not isinstance(spec, Box):
+        return Law()
     n = spec.size
     probes = torch.cat([torch.zeros(1, n), torch.eye(n), torch.linspace(-1, 1, n)[None]])
     buffers = {k: torch.zeros((len(probes), *v.shape[1:]), dtype=v.dtype) for k, v in methods.buffers.items()}
     fields = {k: torch.zeros((len(probes), *v.shape[1:]), dtype=v.dtype) for k, v in methods.fields.items()}
     with methods.given(buffers, fields, len(probes)):
         controls = env.task.control(probes)
-    offset = torch.tensor(
-        [
-            interface.joints[i].default[0] if actuator.kind == "position" else 0.0
-            for i, actuator in zip(order, interface.actuators, strict=True)
-        ]
-    )
+    neutral = {
+        actuator.joint: float(control) / actuator.gear
+        for actuator, control in zip(interface.actuators, controls[0], strict=True)
+        if actuator.kind == "position" and actuator.joint
+    }
+    return Law(neutral, _scale(interface, neutral, probes, controls))
+
+
+def _scale(
+    interface: PolicyInterface, neutral: dict[str, float], probes: Tensor, controls: Tensor
+) -> list[float] | None:
+    """The factor of each control, if joints, actuators and actions have one order and the controls are linear."""
+    places = {joint.name: i for i, joint in enumerate(interface.joints)}
+    order = [places.get(actuator.joint, -1) for actuator in interface.actuators]
+    n = probes.shape[1]
+    if n != len(order) or order != sorted(set(order)) or -1 in order:
+        return None
+    if any(actuator.kind != "motor" and actuator.gear != 1 for actuator in interface.actuators):
+        return None
+    offset = torch.tensor([neutral.get(actuator.joint, 0.0) for actuator in interface.actuators])
     factors = (controls - offset)[1 : n + 1].diagonal()
     linear = torch.allclose(controls, offset + probes * factors, rtol=1e-6, atol=1e-9)
     return [float(value) for value in factors] if linear else None

@@ -1,7 +1,7 @@
 """A task's methods as functions of tensors, so that they can be traced, and what depends on what in them.
 
     methods = TaskMethods(env)
-    needs = methods.needs()                       # by control: {"controls": {"action", "targets"}, ...}
+    needs = methods.needs(methods.control)        # needs.reads: {"controls": {"action", "targets"}, ...}
     with methods.given(buffers, fields, n):       # inside, the task reads and writes these tensors
         controls = env.task.control(action)
 

@@ -10,8 +10,8 @@ Gymnasium's single and vector environments are thin layers on it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -31,8 +31,7 @@ RENDER = "rgb_array"
 MOST_SEED = 2**63
 
 
-@dataclass(frozen=True)
-class Stepped:
+class Stepped(NamedTuple):
     """The result of one step; every array is a copy with a leading environment axis."""
 
     obs: np.ndarray  # (N, width) float32, for the next action: after the reset, if the episode has ended
@@ -57,10 +56,17 @@ class ArrayEnv:
         self._render_mode = render_mode
         self._size = height, width
         self._painter: Painter | None = None
+        self._ended_qpos: Tensor | None = None  # (N, nq) when an episode ended last, if pictures can be asked for
+        if render_mode is not None:
+            env.before_renewal = self._keep_last_state
         self._last: dict[str, Tensor] | None = None  # of the last step or reset; None: not reset yet
         self._closed = False
         self._first_curriculum = env.curriculum.state_dict()
         self._action = env.zero_action()
+        self._shape, self._single_shape = tuple(self._action.shape), tuple(self._action.shape[1:])
+        self._real = self._action.is_floating_point()
+        self._reasons = np.array(env.reason_names, object)
+        self._success = env.success_reason
         self._counts = np.array(env.task.action_spec.choices or ())  # of choices, for each number of an action
 
     @property
@@ -109,17 +115,23 @@ class ArrayEnv:
         final = None
         if step.ended is not None:
             last = step.final_obs[POLICY]
-            final = copied(last[step.ended.env_ids.to(last.device)])
-        obs, reward = copied(step.obs[POLICY]), copied(step.reward)
-        return Stepped(obs, reward, copied(step.terminated), copied(step.truncated), step.ended, final)
+            final = last.cpu().numpy().take(step.ended.env_ids.numpy(), 0)  # a copy
+        return Stepped(
+            copied(step.obs[POLICY]),
+            copied(step.reward),
+            copied(step.terminated),
+            copied(step.truncated),
+            step.ended,
+            final,
+        )
 
     def _tensor(self, actions: Any, single: bool) -> Tensor:
-        shape = tuple(self._action.shape[1:] if single else self._action.shape)
+        shape = self._single_shape if single else self._shape
         try:
             given = np.asarray(actions)
         except (ValueError, TypeError) as error:
             raise UserError(f"the actions are no array ({error}). Allowed: a numpy array of shape {shape}") from error
-        real = self._action.is_floating_point()
+        real = self._real
         if given.dtype.kind not in ("fiu" if real else "iu"):
             raise UserError(
                 f"the actions have dtype {given.dtype}. Allowed: {'real numbers' if real else 'whole numbers'}, for "
@@ -128,6 +140,8 @@ class ArrayEnv:
         if given.shape != shape:
             raise UserError(f"the actions have shape {given.shape}. Allowed: {shape}")
         values: np.ndarray[Any, np.dtype[Any]] = given.astype(np.float32 if real else np.int64)
+        if real and math.isfinite(np.vdot(values, values)):  # cheaper than a look at each; it may only overflow
+            return self._as_tensor(values, single)
         good = np.isfinite(values) if real else (values >= 0) & (values < self._counts)
         if not good.all():
             where = tuple(int(index) for index in np.argwhere(~good)[0])
@@ -135,29 +149,36 @@ class ArrayEnv:
             choices = ", ".join(f"0 to {count - 1}" for count in counts)
             allowed = "finite numbers; beyond [-1, 1] they are clipped" if real else choices
             raise UserError(f"the actions have {values[where]} at {list(where)}. Allowed: {allowed}")
-        return torch.from_numpy(values).reshape(self._action.shape).to(self._action.device)
+        return self._as_tensor(values, single)
+
+    def _as_tensor(self, values: np.ndarray, single: bool) -> Tensor:
+        tensor = torch.from_numpy(values)
+        return (tensor[None] if single else tensor).to(self._action.device)
 
     def final_info(self, ended: FinishedEpisodes, rows: np.ndarray) -> dict[str, Any]:
         """Facts about the episodes that ended, as arrays (N,) with values in `rows`: reason, return, length, success.
 
         `success` is missing in a task that does not say what success is.
         """
-        reasons = [self.env.reason_names[index] for index in ended.reasons.tolist()]
-        facts: dict[str, np.ndarray] = {
-            "reason": np.full(self.num_envs, None, object),
-            "return": np.zeros(self.num_envs),
-            "length": np.zeros(self.num_envs, np.int64),
-        }
-        facts["reason"][rows] = reasons
-        facts["return"][rows] = ended.returns.numpy()
-        facts["length"][rows] = ended.lengths.numpy()
-        if self.env.success_reason is not None:
-            facts["success"] = np.zeros(self.num_envs, bool)
-            facts["success"][rows] = [reason == self.env.success_reason for reason in reasons]
+        n = self.num_envs
+        reasons = self._reasons[ended.reasons.numpy()]
+        reason, returns, lengths = np.empty(n, object), np.zeros(n), np.zeros(n, np.int64)  # the first is full of None
+        reason[rows], returns[rows], lengths[rows] = reasons, ended.returns.numpy(), ended.lengths.numpy()
+        facts: dict[str, np.ndarray] = {"reason": reason, "return": returns, "length": lengths}
+        if self._success is not None:
+            success = np.zeros(n, bool)
+            success[rows] = reasons == self._success
+            facts["success"] = success
         return facts
 
-    def frames(self) -> tuple[np.ndarray, ...]:
-        """A picture (height, width, 3) uint8 of each environment. Raises UserError without off-screen OpenGL."""
+    def _keep_last_state(self, ended_ids: Tensor) -> None:
+        self._ended_qpos = self.env.sim.qpos.clone()
+
+    def frames(self, ended: bool = False) -> tuple[np.ndarray, ...]:
+        """A picture (height, width, 3) uint8 of each environment. Raises UserError without off-screen OpenGL.
+
+        `ended`: as they were when an episode ended last, before the next one began.
+        """
         self._refuse_closed("render")
         if self._render_mode is None:
             raise UserError(
@@ -167,8 +188,8 @@ class ArrayEnv:
             )
         if self._painter is None:
             self._painter = Painter(drawn_xml(self.env), *self._size)
-        qpos = self.env.sim.qpos.cpu().double().numpy()
-        return tuple(self._painter.draw(row) for row in qpos)
+        qpos = self._ended_qpos if ended and self._ended_qpos is not None else self.env.sim.qpos
+        return tuple(self._painter.draw(row) for row in qpos.cpu().double().numpy())
 
     def close(self) -> None:
         """End the engine's threads, and free what pictures need; a second call does nothing."""

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
 
 from livegym.cfg.compose import compose
 from livegym.cfg.overrides import split
@@ -26,7 +28,8 @@ from livegym.utils.seeding import draw_seed
 
 ALLOWED = ("task", "sim", "physics")
 """Groups of the configuration that an environment depends on."""
-CURRICULUM = "task.curriculum"
+LEVEL = ("task.curriculum", "task.curriculum.level")
+"""Keys that set the level of a curriculum."""
 
 
 def make_env(
@@ -41,14 +44,13 @@ def make_env(
 
     `overrides`: keys inside task, sim and physics, as they are typed on the command line. `seed`: of their generator;
     None: drawn. `curriculum`: the level follows the success rate, as in training; otherwise the full task is played,
-    or the level that an override of task.curriculum sets. `project_dir`: the folder of the project or the foreign
+    or the level that the override task.curriculum.level sets. `project_dir`: the folder of the project or the foreign
     checkout that has the task; the process uses it from then on.
 
     Raises UserError if task, overrides, engine and model do not fit each other.
     """
-    _check_number("num_envs", num_envs, 1)
-    if seed is not None:
-        _check_number("seed", seed, 0)
+    num_envs = _whole("num_envs", num_envs, 1)
+    seed = None if seed is None else _whole("seed", seed, 0)
     if project_dir is not None:
         registry.use(os.fspath(project_dir))
     seed = draw_seed() if seed is None else seed
@@ -58,9 +60,12 @@ def make_env(
     validate(cfg)
     config = to_typed(cfg)
     env = build.make_env(config.task, config.sim, config.physics, num_envs, seed)
+    if curriculum and config.task.curriculum is None:
+        env.close()
+        raise UserError(f"curriculum=True: task {task} has no curriculum. Allowed: False")
     if curriculum:
         env.curriculum.follow_success()
-    elif not any(split(override)[1].startswith(CURRICULUM) for override in given):
+    elif not any(split(override)[1] in LEVEL for override in given):
         env.set_level(1.0)
     return env
 
@@ -72,9 +77,11 @@ def text_list(overrides: Sequence[str]) -> list[str]:
     return list(overrides)
 
 
-def _check_number(name: str, value: int, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+def _whole(name: str, value: Any, least: int) -> int:
+    """The value as an int; it may be a number of NumPy. Raises UserError for another value."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise UserError(f"{name}={value!r}: out of range. Allowed: a whole number, at least {least}")
+    return int(value)
 
 
 def _checked(override: str) -> str:

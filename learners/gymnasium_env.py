@@ -24,6 +24,7 @@ from gymnasium.vector.utils import batch_space
 
 from livegym.learners.arrays import RENDER, ArrayEnv, Stepped, checked_seed
 from livegym.learners.environment import make_env, text_list
+from livegym.learners.registration import OF
 from livegym.utils.errors import UserError
 from livegym.utils.seeding import draw_seed
 
@@ -51,8 +52,17 @@ def make_arrays(
         raise UserError(
             f"render_mode={render_mode!r}: it cannot be had here. Allowed: {RENDER!r}, which returns frames"
         )
+    for name, pixels in (("width", width), ("height", height)):
+        if isinstance(pixels, bool) or not isinstance(pixels, (int, np.integer)) or pixels < 1:
+            raise UserError(f"{name}={pixels!r}: out of range. Allowed: a whole number of pixels, at least 1")
+    of = options.pop(OF, task)
+    if task not in ("", of):
+        raise UserError(
+            f"task={task!r}: the id livegym/{of}-v0 names its own task. Allowed: livegym/Task-v0 with task={task!r}"
+        )
+    task = of
     env = make_env(task, num_envs, *text_list(overrides), seed=checked_seed(seed), **options)
-    return ArrayEnv(env, render_mode, width, height)
+    return ArrayEnv(env, render_mode, int(width), int(height))
 
 
 class LivegymVectorEnv(VectorEnv):
@@ -78,7 +88,7 @@ class LivegymVectorEnv(VectorEnv):
         arrays = make_arrays(task, num_envs, render_mode, overrides, seed, width, height, **options)
         self._arrays = arrays
         self._seed = seed
-        self.num_envs = num_envs
+        self.num_envs = arrays.num_envs
         self.render_mode = render_mode
         self.metadata = {
             "render_modes": arrays.render_modes,
@@ -87,8 +97,8 @@ class LivegymVectorEnv(VectorEnv):
         }
         self.single_observation_space = arrays.observation_space
         self.single_action_space = arrays.action_space
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
 
     @property
     def env(self) -> Any:
@@ -137,19 +147,15 @@ class LivegymVectorEnv(VectorEnv):
         if step.ended is None or step.final_obs is None:
             return {}
         ids = step.ended.env_ids.numpy()
+        final_obs = np.empty(self.num_envs, object)  # full of None
+        for env_id, obs in zip(ids.tolist(), step.final_obs, strict=True):
+            final_obs[env_id] = obs
+        facts = self._arrays.final_info(step.ended, ids)
         rows = np.zeros(self.num_envs, bool)
         rows[ids] = True
-        final_obs = np.full(self.num_envs, None, object)
-        for env_id, obs in zip(ids, step.final_obs, strict=True):
-            final_obs[env_id] = obs
-        final_info = self._arrays.final_info(step.ended, ids)
-        final_info |= {f"_{name}": rows.copy() for name in final_info}
-        return {
-            "final_obs": final_obs,
-            "_final_obs": rows.copy(),
-            "final_info": final_info,
-            "_final_info": rows,
-        }
+        for name in list(facts):
+            facts[f"_{name}"] = rows.copy()
+        return {"final_obs": final_obs, "_final_obs": rows.copy(), "final_info": facts, "_final_info": rows}
 
     def render(self) -> tuple[np.ndarray, ...]:
         """A picture of each environment. Raises UserError if the environment was made without render_mode."""
@@ -220,8 +226,11 @@ class LivegymEnv(gymnasium.Env):
         return obs, float(step.reward[0]), bool(step.terminated[0]), bool(step.truncated[0]), info
 
     def render(self) -> Any:
-        """A picture (height, width, 3) uint8. Raises UserError if the environment was made without render_mode."""
-        return self._arrays.frames()[0]
+        """A picture (height, width, 3) uint8: after the end of an episode, of its last state, until `reset`.
+
+        Raises UserError if the environment was made without render_mode.
+        """
+        return self._arrays.frames(ended=self._next is not None)[0]
 
     def close(self) -> None:
         """End the engine's threads."""

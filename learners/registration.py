@@ -16,6 +16,8 @@ from gymnasium.envs.registration import register, registry
 
 TASKS = Path(__file__).parent.parent / "cfg" / "task"
 NAMESPACE = "livegym"
+OF = "_task_of_the_id"
+"""The argument that names an id's own task, so that no caller can replace it by `task`."""
 ANY = "Task"
 """The id for a task of a project or a foreign checkout, which the argument `task` names."""
 HIDDEN = "Spaces"
@@ -32,5 +34,5 @@ def register_envs() -> None:
                 env_id,
                 entry_point="livegym.learners.gymnasium_env:LivegymEnv",
                 vector_entry_point="livegym.learners.gymnasium_env:LivegymVectorEnv",
-                kwargs={} if name == ANY else {"task": name},
+                kwargs={} if name == ANY else {OF: name},
             )

@@ -311,7 +311,7 @@ class LivePolicy:
         if kept is None:
             wanted = "no version before the acting one is kept" if label is None else f"version {label} is not kept"
             labels = ", ".join(map(str, self.history.labels)) or "none"
-            raise UserError(f"rollback: {wanted}. Kept: {labels} (historySize={self.rule.history})")
+            raise UserError(f"rollback: {wanted}. Kept: {labels} ({self.rule.history_key}={self.rule.history})")
         return kept
 
     def _begin(self, ready: LoadedSlot, rule: SwapRule, reason: str = "") -> SwapEvent:

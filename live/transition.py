@@ -27,6 +27,7 @@ class SwapRule:
     history: int = 0  # number of the newest versions that are kept in memory
     spaced: int = 0  # number of older ones, spaced out over the whole test; see SnapshotHistory
     pool_envs: int = 0  # number of environments, the last ones, in which older versions act
+    history_key: str = "historySize"  # the name under which the user gives `history`, for messages
 
 
 def mixed_mode(old: Distribution, new: Distribution, alpha: Tensor) -> Tensor:

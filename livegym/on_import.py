@@ -7,8 +7,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -25,23 +27,35 @@ def when_imported(library: str, then: Callable[[], object]) -> None:
 
 
 class _Waiting(MetaPathFinder):
-    """Waits for the import of one library; it finds the module as the other finders do."""
+    """Waits for the import of one library; it finds the module as the other finders do.
+
+    It stays until an import has succeeded: a program may look the library up before, or try in vain to import it.
+    """
 
     def __init__(self, library: str, then: Callable[[], object]) -> None:
         self._library = library
         self._then = then
+        self._asking = threading.local()  # .others: this thread asks the other finders
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """The library's spec, whose loader calls the function after the module; None for any other module."""
-        if fullname != self._library:
+        if fullname != self._library or getattr(self._asking, "others", False):
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
+        self._asking.others = True
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self._asking.others = False
         if spec is not None and spec.loader is not None:
-            spec.loader = _Then(spec.loader, self._then)
+            spec.loader = _Then(spec.loader, self._imported)
         return spec
+
+    def _imported(self) -> None:
+        with contextlib.suppress(ValueError):  # another thread has removed it
+            sys.meta_path.remove(self)
+        self._then()
 
 
 class _Then(Loader):

@@ -46,6 +46,31 @@ class Guard(Protocol):
         ...
 
 
+class _Turns:
+    """Python's thread switch interval, which is the process's: the first watcher sets it, the last restores it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._before = 0.0  # s
+
+    def shorten(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                self._before = sys.getswitchinterval()
+                sys.setswitchinterval(TURN)
+            self._users += 1
+
+    def restore(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                sys.setswitchinterval(self._before)
+
+
+_turns = _Turns()
+
+
 class Watcher:
     """A background thread between one source of weights and one live policy."""
 
@@ -59,6 +84,7 @@ class Watcher:
         other_world: Callable[[Candidate], World | None] | None = None,
         archive: Archive | None = None,
         regularly: Callable[[], None] = lambda: None,
+        hint: str = HINT,
     ) -> None:
         """`refusals` receives the versions that could not be used; `guard` tests versions before they are prepared.
 
@@ -66,6 +92,7 @@ class Watcher:
         becomes `successor`, and this thread ends. The same happens with the world from `other_world`, which builds one
         for a version of another run that fits but was trained in other environments, or returns None. `archive` has
         the versions that can be loaded from files. `regularly` is called after each poll, several times a second.
+        `hint` ends the warning about a version that does not fit.
         """
         self._live = live
         self._source = source
@@ -73,7 +100,7 @@ class Watcher:
         self._guard, self._build_for = guard, build_for
         self._other_world = other_world
         self._archive = archive
-        self._regularly = regularly
+        self._regularly, self._hint = regularly, hint
         self._preloads = live.rule.pool_envs > 0  # of the files that exist at the start, for the pool
         self._compared = live.newest.run_id  # the run with which this world's environments were compared last
         self.successor: World | None = None
@@ -81,7 +108,6 @@ class Watcher:
         self._guarded = False  # the guard has refused a version
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="weights-watcher", daemon=True)
-        self._turn_before = sys.getswitchinterval()
 
     def poll(self) -> None:
         """Poll once: prepare a newer version if there is one."""
@@ -140,7 +166,7 @@ class Watcher:
         if self._build_for is None:
             known = candidate.run in self._misfits  # its other versions will not fit either: one warning is enough
             self._misfits.add(candidate.run)
-            self._refuse(candidate, str(misfit), for_good=True, hint=HINT, routine=known)
+            self._refuse(candidate, str(misfit), for_good=True, hint=self._hint, routine=known)
         elif not self._live.pinned:  # if pinned, the version is offered again after `follow`
             try:
                 self.successor = self._build_for(candidate)
@@ -173,7 +199,7 @@ class Watcher:
                 self._end.wait(PAUSE)
 
     def __enter__(self) -> Watcher:
-        sys.setswitchinterval(TURN)
+        _turns.shorten()
         self._thread.start()
         return self
 
@@ -181,4 +207,4 @@ class Watcher:
         self._end.set()
         if self._thread.is_alive():
             self._thread.join(timeout=5.0)
-        sys.setswitchinterval(self._turn_before)
+        _turns.restore()

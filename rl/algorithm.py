@@ -55,6 +55,10 @@ class Network(ABC):
     def make_traceable(self) -> None:  # noqa: B027 - most networks can be traced as they are
         """Replace parts that `torch.export` cannot follow by equal ones, for good, before the policy is exported."""
 
+    def usual_input(self) -> tuple[Tensor, Tensor] | None:
+        """Mean and standard deviation (width,) of what its normaliser has seen; None if it has no normaliser."""
+        return None
+
 
 class ActorCriticNetwork(Network):
     """A network with a critic, which continuous training trains itself (`rl/actor_critic.py`).

@@ -13,14 +13,16 @@ controllers: it has only plain values, so it can be JSON in an ONNX file, and it
 from __future__ import annotations
 
 import dataclasses
+import math
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from livegym.utils.errors import UserError
 
 FORMAT = 1
+STATE_DTYPES = ("float32", "float64", "int32", "int64", "bool")
 
 
 @dataclass(frozen=True)
@@ -71,9 +73,12 @@ class Actuator:
     kind: str  # motor, position, velocity or other
     unit: str  # of its control; empty if it is not known
     range: Optional[tuple[float, float]] = None  # of its control; None: unlimited
-    gear: float = 1.0  # N or Nm on the joint for each unit of the control of a motor
-    stiffness: float = 0.0  # N/m or Nm/rad; 0 if it is not a position actuator
-    damping: float = 0.0  # Ns/m or Nms/rad, likewise
+    gear: float = 1.0  # of a motor: N or Nm on the joint for each unit of control; otherwise control / joint position
+    stiffness: float = 0.0  # N/m or Nm/rad on the joint; 0 if it is not a position actuator
+    damping: float = 0.0  # Ns/m or Nms/rad on the joint, against its velocity or towards the target velocity
+    effort: Optional[float] = None  # N or Nm, the largest on the joint; None: no limit
+    velocity: Optional[float] = None  # m/s or rad/s at which it cannot drive any more; from half of it on, effort falls
+    delay_s: float = 0.0  # s until a control reaches it
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,7 @@ class Origin:
     shape_hash: str = ""  # of the names, shapes and spec of the weights; see rl/spec.py
     checkpoint: str = ""  # name of the checkpoint's file
     checkpoint_sha256: str = ""
+    level: Optional[float] = None  # of the curriculum that the parameters inside have; 1 is the full task
     livegym: str = ""  # the version that wrote this
 
 
@@ -171,7 +177,9 @@ class PolicyInterface:
                 raise UserError(
                     f"the policy's interface has format {data['format']}; this livegym reads up to {FORMAT}"
                 )
-            return _read(cls, data)
+            interface: PolicyInterface = _read(cls, data)
+            _check(interface)
+            return interface
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UserError(f"the policy's interface is not readable ({type(error).__name__}: {error})") from error
 
@@ -184,6 +192,8 @@ def _plain(value: Any) -> Any:
 
 def _read(cls: Any, data: Mapping[str, Any]) -> Any:
     """A dataclass from plain values: nested ones by the hints of their fields, lists as tuples."""
+    if not isinstance(data, Mapping):
+        raise TypeError(f"{cls.__name__} is {str(data)[:60]!r}")
     hints = typing.get_type_hints(cls)
     values = {}
     for f in dataclasses.fields(cls):
@@ -191,6 +201,8 @@ def _read(cls: Any, data: Mapping[str, Any]) -> Any:
             inner = [hints[f.name], *typing.get_args(hints[f.name])]
             nested = next((hint for hint in inner if dataclasses.is_dataclass(hint)), None)
             values[f.name] = _value(nested, data[f.name])
+            if not _fits(values[f.name], hints[f.name]):
+                raise ValueError(f"{cls.__name__}.{f.name} is {str(data[f.name])[:60]!r}")
     return cls(**values)
 
 
@@ -198,3 +210,32 @@ def _value(nested: Any, value: Any) -> Any:
     if isinstance(value, list):
         return tuple(_value(nested, item) for item in value)
     return value if nested is None else _read(nested, value)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of the type that a field has."""
+    inner = typing.get_args(hint)
+    if typing.get_origin(hint) is Union:
+        return any(_fits(value, one) for one in inner)
+    if typing.get_origin(hint) is tuple:
+        if not isinstance(value, tuple):
+            return False
+        hints = [inner[0]] * len(value) if inner[-1] is Ellipsis else inner
+        return len(hints) == len(value) and all(map(_fits, value, hints))
+    if hint in (int, float):
+        return type(value) in (int, hint) and math.isfinite(value)
+    return isinstance(value, hint)
+
+
+def _check(interface: PolicyInterface) -> None:
+    """Raises ValueError for numbers that describe no policy."""
+    if interface.control_dt <= 0:
+        raise ValueError(f"control_dt is {interface.control_dt:g}")
+    sizes = {f"width of {block.name}": block.width for block in interface.observations}
+    sizes |= {f"history of {block.name}": block.history for block in interface.observations}
+    for what, size in {**sizes, "size of the action": interface.action.size}.items():
+        if size < 1:
+            raise ValueError(f"{what} is {size}")
+    for state in interface.states:
+        if state.dtype not in STATE_DTYPES or (state.start is not None and len(state.start) != math.prod(state.shape)):
+            raise ValueError(f"the state {state.name} does not fit its start, or is of dtype {state.dtype}")

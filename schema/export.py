@@ -30,6 +30,12 @@ class ExportKeys:
         mode="export",
         example="exportParts=task",
     )
+    exportModel: bool = key(
+        False,
+        "also write the simulator's model, with motors and contact sensors, as MJCF beside the file: <name>.xml. It "
+        "refers to the meshes of this machine",
+        mode="export",
+    )
     exportStochastic: bool = key(
         False, "sample actions: the file gets a noise input; false: the most likely action", mode="export"
     )

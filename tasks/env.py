@@ -88,6 +88,8 @@ class Env:
         self.randomizer.start()
         self.episode_length = torch.zeros(sim.num_envs, dtype=torch.int64, device=sim.device)
         self.stability = StabilityWatch(config.name, sim.num_envs, config.max_reward)
+        self.before_renewal: Callable[[Tensor], None] | None = None
+        """Called in `step` with environments (n,) whose episode has ended, while they are still in its last state."""
         everything = torch.arange(sim.num_envs, device=sim.device)
         finite = self._reset_envs(everything)
         self._measure(everything, finite)
@@ -206,6 +208,8 @@ class Env:
         levels = self.curriculum.level_at_start[ended_ids]
         episodes = self.stats.end(ended_ids, self.episode_length[ended_ids], reasons, levels, metrics, sound)
         self._judge(episodes)
+        if self.before_renewal is not None:
+            self.before_renewal(ended_ids)
         return Step(self._renewed(final_obs, ended_ids), reward, terminated, truncated, final_obs, episodes, weighted)
 
     def advance(self, action: Tensor, push: Callable[[Simulator], None] | None = None) -> Tensor:

@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
+import livegym
+from livegym.deploy.describe import describe
 from livegym.deploy.export import controller_of
-from livegym.deploy.onnx_file import open_onnx, to_onnx
+from livegym.deploy.onnx_file import metadata_of, open_onnx, to_onnx
 from livegym.deploy.plan import Wanted
+from livegym.deploy.states import complete
 from livegym.rl.policy import Policy
 from livegym.rl.spec import spec_of
 from livegym.rundir.checkpoint import read_checkpoint
@@ -18,6 +21,37 @@ from livegym.tasks.build import make_env
 from livegym.tasks.env import Env
 
 ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.slow
+def test_the_hand_grasps_with_the_default_file_and_the_targets_that_it_is_told(config, tmp_path):
+    """The file has `control` inside; its targets are those at which the hand stands, never those of the example."""
+    state = read_checkpoint(ROOT / "docs" / "policies" / "BlindGrasping.pth")
+    c = config("task=BlindGrasping", "task.randomize=false")
+    env = make_env(dataclasses.replace(c.task, noise={}), c.sim, c.physics, 6, 5)
+    env.set_level(1.0)
+    env.reset()
+    start, spec = env.state_dict(), spec_of(env)
+    torch_policy = Policy(spec, c.train, 6, "cpu")
+    torch_policy.load(state["model"])
+    controller = controller_of(state["model"], spec, c.train, env, Wanted("controls"))
+    interface, law = complete(describe(env), controller, env)
+    assert next((one.name, one.given) for one in interface.states) == ("targets", True)
+    file = tmp_path / "grasp.onnx"
+    file.write_bytes(to_onnx(controller, metadata_of(interface, law)))
+    policy = livegym.load_policy(file)
+
+    def of_file(obs, ended):
+        if ended.any():
+            ids = ended.nonzero().flatten()
+            policy.reset(None if len(ids) == env.num_envs else ids)
+            policy.set_state("targets", env.task.buffers["targets"][ids], None if len(ids) == env.num_envs else ids)
+        blocks = env.blocks()
+        return policy(torch.cat([blocks[block.name] for block in policy.interface.inputs], 1))
+
+    first = succeeded(env, start, lambda obs, ended: torch_policy(obs).mode())
+    assert int(first.sum()) >= 4
+    assert bool(succeeded(env, start, of_file)[first].all())
 
 
 @pytest.mark.slow
@@ -34,7 +68,7 @@ def test_the_hand_grasps_as_often_with_the_file(config, tmp_path):
     controller = controller_of(state["model"], spec_of(env), c.train, env, Wanted("task"))
     file = tmp_path / "grasp.onnx"
     file.write_bytes(to_onnx(controller, {}))
-    run = open_onnx(file, controller.outputs)
+    run = open_onnx(file.read_bytes(), controller.outputs)
     start = env.state_dict()
 
     def of_torch(obs, ended):

@@ -15,6 +15,7 @@ import torch
 import livegym
 from livegym.rl.algorithms.ppo.settings import NetworkConfig
 from livegym.rl.spec import shape_hash
+from livegym.rundir.checkpoint import read_checkpoint
 from livegym.rundir.lock import RunLock
 from livegym.rundir.run import Run, bus_file, create_run, point_latest
 from livegym.tasks.base import Box
@@ -98,7 +99,7 @@ def test_it_follows_the_bus_of_a_live_run_and_its_files_after_that(run):
         assert policy.source == "files"
 
 
-def test_what_is_refused_is_recorded_and_the_old_policy_acts(run):
+def test_what_is_refused_is_recorded_and_the_old_policy_acts(run, caplog):
     save(run, 1, bias=0.25)
     with followed(run) as policy:
         save(run, 2, spec=dataclasses.replace(SPEC, action=Box(3)), bias=0.5)
@@ -109,6 +110,8 @@ def test_what_is_refused_is_recorded_and_the_old_policy_acts(run):
         assert "its action is Box(size=3), expected Box(size=2)" in reasons[2]
         assert "actor_mlp.0.weight" in reasons[3]
         assert "not a PyTorch file" in reasons[4]
+        assert "refused" in caplog.text
+        assert "onMismatch" not in caplog.text  # a key of a test, which is not there to be set
         assert not any(event.accepted for event in policy.events)
         save(run, 5, bias=-0.5)
         acts_with(policy, 5)
@@ -195,7 +198,7 @@ def test_pin_and_rollback(run):
         assert policy(OBS[0])[0] == -0.5
         policy.rollback()
         assert (policy(OBS[0])[0], policy.version) == (0.25, 1)
-        with pytest.raises(UserError, match=r"rollback: version 7 is not kept. Kept: 1, 2"):
+        with pytest.raises(UserError, match=r"rollback: version 7 is not kept. Kept: 1, 2 \(history=8\)"):
             policy.rollback(7)
 
 
@@ -221,6 +224,7 @@ def test_several_environments_need_to_be_named(run):
         ({"history": -1}, "history=-1"),
         ({"blend_seconds": float("nan")}, "blend_seconds=nan: out of range. Allowed: a number of seconds"),
         ({"reload_interval": "30"}, "reload_interval='30'"),
+        ({"reload_interval": 0}, "reload_interval=0: follows nothing. Allowed: above 0.*livegym.load_policy"),
         ({"device": "tpu"}, "device=tpu"),
         ({"weights": "bus"}, "weights=bus: .* is not published on this machine"),
     ],
@@ -229,6 +233,35 @@ def test_values_that_mean_nothing_are_refused_by_name(run, options, message):
     save(run, 1)
     with pytest.raises(UserError, match=message):
         followed(run, **options)
+
+
+def test_the_best_checkpoint_is_not_on_the_bus(run):
+    save(run, 1)
+    with pytest.raises(UserError, match=r"weights=bus: follow\('best'\) follows the best checkpoint, which exists as"):
+        livegym.follow("best", weights="bus", runs_dir=run.path.parent)
+
+
+def test_a_file_that_contradicts_itself_is_named(run):
+    file = save(run, 1)
+    state = read_checkpoint(file)
+    other = dataclasses.replace(TRAIN, network=NetworkConfig(units=[5]))
+    state["config"] = {"task": {"name": "Kettle"}, "train": dataclasses.asdict(other)}
+    for path in run.nn.iterdir():
+        path.unlink()
+    torch.save(state, file)
+    with pytest.raises(UserError, match=r"Kettle_v1_ep1.pth: .*Its weights contradict its own configuration"):
+        followed(run)
+
+
+def test_the_processs_switch_interval_is_restored_by_the_last_one(run):
+    save(run, 1)
+    before = sys.getswitchinterval()
+    first, second = followed(run), followed(run)
+    assert sys.getswitchinterval() == pytest.approx(2e-4)
+    first.close()
+    assert sys.getswitchinterval() == pytest.approx(2e-4)
+    second.close()
+    assert sys.getswitchinterval() == before
 
 
 def test_a_file_by_name_cannot_be_followed(run):

@@ -289,8 +289,8 @@ INSTALLED_AS = {
 OPTIONAL = {
     "wandb": ["cfg.validate", "rl.wandb_log"],
     "pyarrow": ["online.log_files"],
-    "onnx": ["deploy.onnx_file"],
-    "onnxruntime": ["deploy.onnx_file", "deploy.onnx_policy"],
+    "onnx": ["deploy.onnx_file", "deploy.onnx_session"],
+    "onnxruntime": ["deploy.onnx_session"],
     "coacd": ["compat.core.decompose"],
 }
 """Libraries of an extra, and the modules that may import them, inside functions."""

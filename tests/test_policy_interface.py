@@ -48,6 +48,28 @@ def test_later_keys_are_ignored_and_a_later_format_is_refused():
         PolicyInterface.from_dict({**data, "format": 2})
 
 
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda data: data["observations"][0].update(width="3"), "Block.width is '3'"),
+        (lambda data: data["observations"][0].update(width=0), "width of pose is 0"),
+        (lambda data: data["observations"][0].update(history=True), "Block.history is 'True'"),
+        (lambda data: data.update(control_dt=0), "control_dt is 0"),
+        (lambda data: data.update(control_dt=float("nan")), "PolicyInterface.control_dt is 'nan'"),
+        (lambda data: data.update(joints="none"), "Joint is 'none'"),
+        (lambda data: data["action"].update(size=-1), "size of the action is -1"),
+        (lambda data: data["states"][0].update(shape=[3]), "state targets does not fit its start"),
+        (lambda data: data["states"][0].update(dtype="object"), "dtype object"),
+        (lambda data: data["joints"][0].update(range=[1]), "Joint.range"),
+    ],
+)
+def test_values_of_another_kind_are_refused_by_name(change, says):
+    data = INTERFACE.to_dict()
+    change(data)
+    with pytest.raises(UserError, match=f"is not readable .*{says}"):
+        PolicyInterface.from_dict(json.loads(json.dumps(data)))
+
+
 @pytest.mark.parametrize("missing", ["task", "observations", "format"])
 def test_what_cannot_be_read_says_why(missing):
     data = INTERFACE.to_dict()

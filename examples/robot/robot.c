@@ -55,6 +55,11 @@ int main(int argc, char **argv) {
   mjData *data = mj_makeData(model);
 
   ort = OrtGetApiBase()->GetApi(ORT_API_VERSION);
+  if (ort == NULL) {
+    fprintf(stderr, "onnxruntime %s is older than the header, version %d of the API\n", OrtGetApiBase()->GetVersionString(),
+            ORT_API_VERSION);
+    return 1;
+  }
   OrtEnv *env;
   OrtSessionOptions *options;
   OrtSession *session;

@@ -116,6 +116,10 @@ class ExternalNetwork(Network):
             return Distribution(out, self._actor.log_std.expand_as(out), (), False, ())
         return Distribution(None, None, out.split(self._choices, dim=1), self._single, ())
 
+    def usual_input(self) -> tuple[Tensor, Tensor] | None:
+        """See `Network`."""
+        return (self._actor.mean.float(), self._actor.scale.float()) if self._actor.normalises else None
+
 
 class External(Algorithm[ExternalConfig]):
     """It has networks, but no learner."""

@@ -53,6 +53,13 @@ class PPONetwork(ActorCriticNetwork):
                 plain.load_state_dict(scripted.state_dict(), strict=True)
                 setattr(self._model, name, plain.eval())
 
+    def usual_input(self) -> tuple[Tensor, Tensor] | None:
+        """See `Network`."""
+        if not self._model.normalize_input:
+            return None
+        seen = self._model.running_mean_std
+        return seen.running_mean.float(), seen.running_var.float().sqrt()
+
     def think(self, obs: Tensor) -> tuple[Distribution, Tensor]:
         """See `ActorCriticNetwork`."""
         return self._think(obs, ())
