@@ -37,7 +37,7 @@ def num_envs_of(cfg: Any) -> int:
 
 
 def validate(cfg: DictConfig, algorithm: bool = True) -> None:
-    """Raises UserError for the first fault; changes nothing. `algorithm`: apply the rules of the algorithm that trains."""
+    """Raises UserError for the first fault; changes nothing. `algorithm`: apply the rules of the trainer, too."""
     content = plain(cfg)
     content.pop("hydra", None)
     _require(Schema(), RootConfig, content, "")

@@ -120,7 +120,7 @@ def _checked(override: str, root_keys: Collection[str]) -> str:
         raise UserError(f"{override}: give it as the argument {ARGUMENTS[key]}. Allowed here: {allowed}")
     if key.partition(".")[0] not in (*GROUPS, *root_keys):
         raise UserError(
-            f"{override}: nothing here depends on it. Allowed: {allowed}; for example 'task.episode_length_s=10'."
+            f"{override}: environments do not depend on it. Allowed: {allowed}; for example 'task.episode_length_s=10'."
             f"{did_you_mean(key, root_keys)}"
         )
     return override

@@ -239,12 +239,12 @@ def test_it_is_what_the_command_line_would_make(simulation, monkeypatch):
         ("projectDir=x", "projectDir=x: give it as the argument project_dir"),
         (
             "train.gamma=0.5",
-            "nothing here depends on it. Allowed: keys inside task, sim, physics, runsDir, saveInterval",
+            "environments do not depend on it. Allowed: keys inside task, sim, physics, runsDir, saveInterval",
         ),
-        ("maxIterations=5", "nothing here depends on it"),
-        ("wandb=true", "nothing here depends on it"),
-        ("saveIntervall=5", "nothing here depends on it.*Did you mean saveInterval"),
-        ("device=cpu", "nothing here depends on it"),
+        ("maxIterations=5", "environments do not depend on it"),
+        ("wandb=true", "environments do not depend on it"),
+        ("saveIntervall=5", "environments do not depend on it.*Did you mean saveInterval"),
+        ("device=cpu", "environments do not depend on it"),
         ("task.rewardz.fell=1", "Did you mean"),
     ],
 )
