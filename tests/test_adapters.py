@@ -154,21 +154,6 @@ def test_describing_leaves_the_global_generator_alone_and_copies():
         ),
         (Actor([Noisy(5, 1)], torch.zeros(1)), "layers Noisy: .*Allowed: Linear layers"),
     ],
-    ids=[
-        "layer",
-        "parameter",
-        "mixed",
-        "after",
-        "missing",
-        "none",
-        "input",
-        "output",
-        "deviation",
-        "size",
-        "mean",
-        "scale",
-        "subclass",
-    ],
 )
 def test_another_architecture_is_refused_by_name(actor, message):
     with pytest.raises(UserError, match=message):
