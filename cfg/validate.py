@@ -3,7 +3,8 @@
     validate(cfg)                  # UserError: the value, what is allowed, the next move
     num_envs_of(cfg)               # numEnvs, or the default of the mode and the task
 
-An algorithm's own rules (how it splits a batch) are not applied to a test: one environment can always be watched.
+An algorithm's own rules (how it splits a batch) are not applied to a test, since one environment can always be watched,
+nor if another library trains.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ def num_envs_of(cfg: Any) -> int:
     return TEST_ENVS if cfg.mode == "test" else int(cfg.task.num_envs)
 
 
-def validate(cfg: DictConfig) -> None:
-    """Raises UserError for the first fault; changes nothing."""
+def validate(cfg: DictConfig, algorithm: bool = True) -> None:
+    """Raises UserError for the first fault; changes nothing. `algorithm`: apply the rules of the trainer, too."""
     content = plain(cfg)
     content.pop("hydra", None)
     _require(Schema(), RootConfig, content, "")
@@ -69,7 +70,7 @@ def validate(cfg: DictConfig) -> None:
             f"online.min_batch_size={config.online.min_batch_size} is more than online.buffer_capacity="
             f"{config.online.buffer_capacity}: nothing would ever be learned. Allowed: at most the buffer's capacity."
         )
-    if config.mode == "train":
+    if algorithm and config.mode == "train":
         config.train.check(num_envs_of(config))
 
 

@@ -9,6 +9,7 @@ It needs the extra rsl_rl: pip install 'livegym[rsl_rl]'
 from __future__ import annotations
 
 import argparse
+import copy
 
 import torch
 
@@ -52,7 +53,7 @@ def main() -> None:
     torch.set_num_threads(1)  # more would contend with the physics threads
     torch.manual_seed(asked.seed)
     env = RslRlEnv(asked.task, asked.envs, asked.seed)
-    RecordingRunner(env, SETTINGS).learn(asked.iterations, init_at_random_ep_len=True)
+    RecordingRunner(env, copy.deepcopy(SETTINGS)).learn(asked.iterations, init_at_random_ep_len=True)
     env.close()
 
 

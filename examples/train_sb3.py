@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import argparse
 
+from livegym.learners.sb3 import RecordRun, SB3Env  # isort: skip  # first: it says how to install what is missing
+
 import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import VecNormalize
-
-from livegym.learners.sb3 import RecordRun, SB3Env
 
 
 def main() -> None:

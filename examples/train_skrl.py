@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from livegym.learners.skrl import FinalObservations, SkrlEnv, normaliser_of  # isort: skip  # first: it says what is missing
+
 import torch
 from skrl.agents.torch.ppo import PPO
 from skrl.memories.torch import RandomMemory
@@ -21,7 +23,6 @@ from torch import Tensor, nn
 
 from livegym.learners.actor import Actor
 from livegym.learners.recorder import Recorder
-from livegym.learners.skrl import SkrlEnv, normaliser_of
 
 
 def layers(inputs: int, outputs: int) -> nn.Sequential:
@@ -56,8 +57,8 @@ class Value(DeterministicMixin, Model):
         return self.net(inputs["observations"]), {}
 
 
-class RecordedPPO(PPO):
-    """skrl's PPO. Each update gives a policy version of the run."""
+class RecordedPPO(FinalObservations, PPO):
+    """skrl's PPO, with right values at time limits. Each update gives a policy version of the run."""
 
     recorder: Recorder
 

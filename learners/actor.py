@@ -55,7 +55,7 @@ class Described:
 
 def describe(actor: Actor, spec: PolicySpec) -> Described:
     """The description and the weights of an actor. Raises UserError for an architecture that cannot be described."""
-    linears = [layer for layer in actor.layers if isinstance(layer, nn.Linear)]
+    linears = [layer for layer in actor.layers if type(layer) is nn.Linear]
     activation = _activation(actor.layers)
     _check_widths(linears, spec)
     weights = {f"layers.{i}.{name}": v for i, layer in enumerate(linears) for name, v in _parts(layer).items()}
@@ -87,9 +87,12 @@ def refused(what: str, allowed: str) -> UserError:
 
 
 def _activation(layers: Sequence[nn.Module]) -> str:
-    """The name of the activation between the layers, which must alternate with it."""
+    """The name of the activation between the layers, which must alternate with it.
+
+    A subclass of Linear is refused: it may have a `forward` of its own.
+    """
     form = "Linear layers with one activation between them, and none after the last one"
-    if not layers or len(layers) % 2 == 0 or not all(isinstance(layer, nn.Linear) for layer in layers[::2]):
+    if not layers or len(layers) % 2 == 0 or any(type(layer) is not nn.Linear for layer in layers[::2]):
         raise refused(f"layers {_list(layers)}", form)
     names = {_name_of(layer) for layer in layers[1::2]}
     if len(names) > 1:
@@ -152,3 +155,6 @@ def _check_normaliser(norm: Normaliser, spec: PolicySpec) -> None:
         size = getattr(norm, name).numel()
         if size != spec.obs_width:
             raise refused(f"a normaliser whose {name} has {size} numbers", f"{spec.obs_width}, one for each column")
+    lowest = float(norm.scale.min())
+    if lowest <= 0:
+        raise refused(f"a normaliser with the scale {lowest:g}", "scales above 0")

@@ -45,7 +45,7 @@ from livegym.sim.recorder import StateRecorder
 from livegym.tasks.env import Env
 from livegym.utils.errors import UserError
 from livegym.utils.log import file_log, log_before_setup
-from livegym.utils.signals import StopFlag
+from livegym.utils.signals import StopFlag, unwinding
 from livegym.utils.words import count
 from livegym.weights.learner import BusObserver
 
@@ -90,7 +90,7 @@ class _Elsewhere(Learner):
 
 
 class Recorder:
-    """One run. It holds the lock of its directory until `close`."""
+    """One run. It holds the lock of its directory until `close`; meanwhile SIGTERM and SIGHUP raise SystemExit."""
 
     def __init__(self, simulation: Simulation, actor: Callable[[], Actor], learner: str) -> None:
         """Describe the network, and create the run directory and the bus.
@@ -123,6 +123,7 @@ class Recorder:
             begin_session(self._writer, self.run, content)
             self._bus.begin(self.run, self._learner, self._spec, content)
             resources.callback(self._bus.end, True)
+            resources.enter_context(unwinding())
             self._resources = resources.pop_all()
         self._closed = False
         log.info("recording %s on %s; %s", learner, config.task.name, self.run.path)

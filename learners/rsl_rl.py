@@ -12,6 +12,7 @@ policy that reads `policy` alone can be watched.
 from __future__ import annotations
 
 import importlib.metadata
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,10 +45,15 @@ class RslRlEnv(VecEnv):
     """N environments of a task. Its time limits are reported as `time_outs`, so that values are bootstrapped."""
 
     def __init__(
-        self, task: str, num_envs: int | None = None, seed: int | None = None, overrides: Sequence[str] = ()
+        self,
+        task: str,
+        num_envs: int | None = None,
+        seed: int | None = None,
+        overrides: Sequence[str] = (),
+        project_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         """See `Simulation`. Raises UserError for a task with discrete actions, which rsl_rl does not have."""
-        self.simulation = Simulation(task, num_envs, seed, overrides)
+        self.simulation = Simulation(task, num_envs, seed, overrides, project_dir)
         env = self.simulation.env
         if not isinstance(env.task.action_spec, Box):
             self.simulation.close()

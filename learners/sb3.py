@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,10 +47,15 @@ class SB3Env(VecEnv):
     """N environments of a task. Episodes restart by themselves; `infos` has their last observations and statistics."""
 
     def __init__(
-        self, task: str, num_envs: int | None = None, seed: int | None = None, overrides: Sequence[str] = ()
+        self,
+        task: str,
+        num_envs: int | None = None,
+        seed: int | None = None,
+        overrides: Sequence[str] = (),
+        project_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         """See `Simulation`."""
-        self.simulation = Simulation(task, num_envs, seed, overrides)
+        self.simulation = Simulation(task, num_envs, seed, overrides, project_dir)
         s = self.simulation
         super().__init__(s.num_envs, s.observation_space, s.action_space)
         self._returns = np.zeros(s.num_envs)
@@ -85,6 +91,12 @@ class SB3Env(VecEnv):
             self._lengths[i] = 0
         return step.obs["policy"].cpu().numpy(), rewards, dones, infos
 
+    def seed(self, seed: int | None = None) -> Sequence[int | None]:
+        """Draw from another seed from now on, as `PPO(..., seed=5)` asks for; None changes nothing."""
+        if seed is not None:
+            self.simulation.reseed(int(seed))
+        return [seed] * self.num_envs
+
     def close(self) -> None:
         """End the simulator's threads."""
         self.simulation.close()
@@ -110,8 +122,8 @@ class SB3Env(VecEnv):
 class RecordRun(BaseCallback):
     """Makes a run of what is trained, to watch while it learns. Each iteration gives a policy version.
 
-    Each call of `learn` is a run; inside `with RecordRun() as record:`, all calls are one run, which also ends whole if
-    `learn` fails or is interrupted.
+    Each call of `learn` is a run, and the next call closes one that failed. Inside `with RecordRun() as record:`, all
+    calls are one run, which also ends whole if `learn` fails or is interrupted.
     """
 
     def __init__(self) -> None:
@@ -130,6 +142,8 @@ class RecordRun(BaseCallback):
 
     def _on_training_start(self) -> None:
         """Create the run. Raises UserError for a policy or a wrapper that cannot be described."""
+        if not self._stays_open:
+            self._close(complete=False)  # it is left over if the last `learn` failed
         if self.recorder is None:
             simulation = _inner(self.training_env).simulation
             name = f"Stable-Baselines3 {stable_baselines3.__version__} {type(self.model).__name__}"

@@ -11,6 +11,7 @@ tensors in place.
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -19,47 +20,37 @@ from typing import Any
 from gymnasium import spaces
 from torch import Tensor
 
-from livegym.cfg.bodies import check_bodies
-from livegym.cfg.compose import compose
 from livegym.cfg.overrides import split
-from livegym.cfg.typed import to_typed
-from livegym.cfg.validate import check_device, num_envs_of
+from livegym.learners.environment import make
 from livegym.learners.spaces import action_space_of, observation_space_of
-from livegym.schema.settled import SettledConfig, settled
-from livegym.tasks.build import make_env
-from livegym.tasks.env import Env, Step
-from livegym.utils.errors import UserError
-from livegym.utils.seeding import draw_seed
+from livegym.tasks.env import Step
 
-OWN = {"task": "task", "numEnvs": "num_envs", "seed": "seed"}
-"""Keys that are arguments of their own."""
-NOT_HERE = ("config", "train", "projectDir", "checkpoint", "resume")
-"""Keys of livegym's own command line, which have no meaning here."""
+RECORDED = ("runsDir", "saveInterval", "saveFrequency", "keepLast", "keepEvery", "publishInterval")
+"""Root keys that a recorded run obeys."""
 
 
 class Simulation:
     """N environments of a task, and the last episodes in them."""
 
     def __init__(
-        self, task: str, num_envs: int | None = None, seed: int | None = None, overrides: Sequence[str] = ()
+        self,
+        task: str,
+        num_envs: int | None = None,
+        seed: int | None = None,
+        overrides: Sequence[str] = (),
+        project_dir: str | os.PathLike[str] | None = None,
     ) -> None:
-        """`num_envs`: None means the task's own number; `seed`: None draws one; `overrides`: as on the command line.
+        """`num_envs`: None means the task's own number; `seed`: None draws one; `overrides`: as on the command line,
+        keys inside task, sim and physics, and those that a recorded run obeys; `project_dir`: see `make_env`.
 
-        Raises UserError for a value that livegym's command line would refuse.
+        Raises UserError for a value that livegym's command line would refuse, and for a key without a meaning here.
         """
-        _check(overrides)
-        given = {"task": task, "numEnvs": num_envs, "seed": seed}
-        self.typed = [*(f"{key}={value}" for key, value in given.items() if value is not None), *overrides]
-        cfg = compose(["config=train_headless", *self.typed])
-        cfg.seed = draw_seed() if cfg.seed is None else cfg.seed
-        cfg.numEnvs = num_envs_of(cfg)
-        self.config: SettledConfig = settled(to_typed(cfg))
-        check_device(self.config.device)
-        check_bodies(self.config)
-        c = self.config
-        self.env: Env = make_env(c.task, c.sim, c.physics, c.numEnvs, c.seed)
+        made = make(task, num_envs, seed, overrides, project_dir, RECORDED)
+        self.env = made.env
+        self.config = made.config
+        self.typed = made.typed
         self.env.curriculum.follow_success()
-        games = c.train.games_to_track
+        games = self.config.train.games_to_track
         self.returns: deque[float] = deque(maxlen=games)  # of the last episodes
         self.lengths: deque[int] = deque(maxlen=games)
         self.begin()
@@ -109,6 +100,13 @@ class Simulation:
         self.step_seconds += time.perf_counter() - start
         return step
 
+    def reseed(self, seed: int) -> None:
+        """Draw from another seed from now on; a run that is recorded notes that seed."""
+        self.env.reseed(seed)
+        self.config = dataclasses.replace(self.config, seed=seed)
+        others = [given for given in self.typed if split(given)[1] != "seed"]
+        self.typed = [*others[:2], f"seed={seed}", *others[2:]]
+
     def close(self) -> None:
         """End the simulator's threads."""
         self.env.sim.close()
@@ -116,16 +114,3 @@ class Simulation:
 
 def _copied(groups: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in groups.items()}
-
-
-def _check(overrides: Sequence[str]) -> None:
-    """Raises UserError for an override that is an argument, or that belongs to livegym's own command line."""
-    for override in overrides:
-        path = split(override)[1]
-        if path in OWN:
-            raise UserError(f"overrides=[{override}]: {path} is an argument. Write {OWN[path]}=... instead.")
-        if path.partition(".")[0] in NOT_HERE:
-            raise UserError(
-                f"overrides=[{override}]: {path} belongs to livegym's own trainer. Allowed: keys of task, sim and "
-                "physics, and root keys such as runsDir and saveInterval. Leave it out."
-            )

@@ -6,12 +6,16 @@
     agent = PPO(models=..., observation_space=env.observation_space, action_space=env.action_space, ...)
     SequentialTrainer(cfg={"timesteps": 1600}, env=env, agents=agent).train()
 
+The observation after the last step of an episode is already that of the next episode. skrl computes values at time
+limits from it, so give your agent `FinalObservations`, which puts the last observation of the episode in its place.
+
 skrl's models are the user's own code, which names the layers that act: a subclass of the agent calls `Recorder.note`
 after `update` (examples/train_skrl.py).
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +27,7 @@ from livegym.learners.actor import Normaliser, refused
 from livegym.learners.missing import not_installed
 from livegym.learners.simulation import Simulation
 from livegym.tasks.base import Box
+from livegym.utils.errors import UserError
 
 try:
     from skrl.envs.wrappers.torch import Wrapper
@@ -35,10 +40,15 @@ class SkrlEnv(Wrapper):
     """N environments of a task. Episodes restart by themselves; `state` is the privileged group, if there is one."""
 
     def __init__(
-        self, task: str, num_envs: int | None = None, seed: int | None = None, overrides: Sequence[str] = ()
+        self,
+        task: str,
+        num_envs: int | None = None,
+        seed: int | None = None,
+        overrides: Sequence[str] = (),
+        project_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         """See `Simulation`."""
-        self.simulation = Simulation(task, num_envs, seed, overrides)
+        self.simulation = Simulation(task, num_envs, seed, overrides, project_dir)
         super().__init__(self.simulation.env)
         self._device = self.simulation.env.sim.device
         self._groups: dict[str, Tensor] | None = None
@@ -52,13 +62,14 @@ class SkrlEnv(Wrapper):
     def step(self, actions: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[str, Any]]:
         """Advance by one control step: (N, size) or (N, k) -> observations, rewards, terminated, truncated, infos.
 
-        Rewards and flags are (N, 1).
+        Rewards and flags are (N, 1). `infos["final_obs"]` holds, for each group (N, width), the observations before
+        ended episodes began again.
         """
         step = self.simulation.step(self._as_env_has_them(actions))
         self._groups = step.obs
         flags = (step.reward, step.terminated, step.truncated)
         reward, terminated, truncated = (value[:, None] for value in flags)
-        return step.obs["policy"], reward, terminated, truncated, {}
+        return step.obs["policy"], reward, terminated, truncated, {"final_obs": step.final_obs}
 
     def state(self) -> Tensor | None:
         """(N, width) what only a critic may see; None if the task has no such group."""
@@ -94,6 +105,24 @@ class SkrlEnv(Wrapper):
     def _as_env_has_them(self, actions: Tensor) -> Tensor:
         spec = self.simulation.env.task.action_spec
         return actions if isinstance(spec, Box) else actions.long().view(self.simulation.env.zero_action().shape)
+
+
+class FinalObservations:
+    """Base of an agent of skrl, the first one: the agent learns from the last observation of an episode that ends.
+
+    class Agent(FinalObservations, PPO): ...
+    """
+
+    def record_transition(self, *, infos: dict[str, Any], **transition: Any) -> None:
+        """As in skrl, with the next observations before episodes began again. Raises UserError for a part of them."""
+        groups = infos["final_obs"]
+        if len(groups["policy"]) != len(transition["next_observations"]):
+            raise UserError(
+                f"FinalObservations: the agent gets {len(transition['next_observations'])} of {len(groups['policy'])} "
+                "environments. Allowed: one agent for all of them. Train with one agent."
+            )
+        transition |= {"next_observations": groups["policy"], "next_states": groups.get("privileged")}
+        super().record_transition(infos=infos, **transition)  # type: ignore[misc]
 
 
 def normaliser_of(preprocessor: Any) -> Normaliser:

@@ -20,11 +20,11 @@ OPTION = "--from"
 def main(arguments: list[str]) -> int:
     """The command line after `livegym new`, with the option `--from`. Raises UserError for a wrong one."""
     name, file = _parsed(arguments)
-    with StopFlag() as stop:
-        new_project(name, stop, check_only=True)
-        print(f"reading {file}, and letting it settle in some poses ...", flush=True)
-        prepared = prepare(read(Path(file).expanduser()))
-        print("\n".join(prepared.lines))
+    new_project(name, check_only=True)
+    print(f"reading {file}, and letting it settle in some poses ...", flush=True)
+    prepared = prepare(read(Path(file).expanduser()))
+    print("\n".join(prepared.lines))
+    with StopFlag() as stop:  # before, nothing is written, so Ctrl+C ends at once
         folder = new_project(name, stop, writer(prepared))
     task = task_name(folder.name)
     print(f"\ncreated {folder}: the task {task}, its model, settings and tests; ROBOT.md is this report. Next:")

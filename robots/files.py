@@ -26,7 +26,8 @@ def require_files(spec: mujoco.MjSpec, source: Path) -> None:
 def write_model(spec: mujoco.MjSpec, source: Path, target: Path) -> None:
     """Write a model as `target`, and copy its files into the folder `meshes` beside it.
 
-    Raises UserError that names the element whose file is missing, and if the written model differs from the read one.
+    Raises UserError that names the element whose file is missing, and if the written model has other sizes than the
+    read one.
     """
     before = compile_spec(spec, source)
     taken: dict[str, Path] = {}

@@ -1,7 +1,7 @@
 """Motors for a robot whose file says at most how strong they are: gains by a rule that a person can check.
 
 - Stiffness: the whole effort at an error of 1 rad (of a slide: 5 cm). Without an effort in the file, the robot's weight
-  at half its height (of a slide: its weight) stands for it, and does not limit the motor.
+  at half the height of its centre of mass (of a slide: its weight) stands for it, and does not limit the motor.
 - At most a quarter of what the physics step can carry, which is the inertia that the motor moves, divided by the
   square of the step.
 - Damping: 0.7 of the critical one, for the inertia below the joint.
@@ -33,8 +33,8 @@ def choose(robot: Robot, model: mujoco.MjModel, qpos: np.ndarray) -> dict[str, D
     below = np.zeros((model.nv, model.nv))
     mujoco.mj_fullM(model, data, below)
     free = 1.0 / np.diag(np.linalg.inv(below))  # what a motor feels if nothing else is held
-    height = float(data.xpos[model.body(robot.base).id, 2])
-    weight = float(model.body_mass.sum()) * 9.81
+    height = float(data.subtree_com[model.body(robot.base).id, 2])
+    weight = robot.mass(model) * 9.81
     groups: dict[Numbers, list[str]] = {}
     for joint, limit in robot.limits.items():
         dof = int(model.joint(joint).dofadr[0])

@@ -32,11 +32,11 @@ def _units(robot: Robot, model: mujoco.MjModel, data: mujoco.MjData) -> list[str
     wide = [j for j in robot.driven if _width(model, j) > WIDEST]
     if wide:
         found.append(f"ranges wider than four turns: {listed(wide)}. Are they in degrees? URDF has radians")
-    size = _size(model, data)
+    size = _size(robot, model, data)
     if not SMALLEST < size < TALLEST:
         unit = "millimetres" if size >= TALLEST else "other units than metres"
         found.append(f'it measures {size:.3g} m. Is it in {unit}? A mesh has a scale: scale="0.001 0.001 0.001"')
-    mass = float(model.body_mass.sum())
+    mass = robot.mass(model)
     if not LIGHTEST < mass < HEAVIEST:
         found.append(f"it weighs {mass:.3g} kg. Are its masses in kg?")
     return found
@@ -48,15 +48,15 @@ def _width(model: mujoco.MjModel, joint: str) -> float:
     return float(high - low) if model.jnt_limited[number] and model.jnt_type[number] == HINGE else 0.0
 
 
-def _size(model: mujoco.MjModel, data: mujoco.MjData) -> float:
+def _size(robot: Robot, model: mujoco.MjModel, data: mujoco.MjData) -> float:
     """m, the diagonal of the box around all shapes of the robot."""
-    own = model.geom_bodyid > 0
+    own = np.isin(model.geom_bodyid, robot.bodies(model))
     reach = model.geom_rbound[own, None]
     return float(np.linalg.norm((data.geom_xpos[own] + reach).max(0) - (data.geom_xpos[own] - reach).min(0)))
 
 
 def _joints(robot: Robot, model: mujoco.MjModel, qpos: np.ndarray) -> list[str]:
-    endless = [j for j in robot.driven if is_wheel(model, j)]
+    endless = [j for j in robot.limits if is_wheel(model, j)]
     outside = []
     for joint in robot.driven:
         number = model.joint(joint).id
@@ -72,13 +72,10 @@ def _joints(robot: Robot, model: mujoco.MjModel, qpos: np.ndarray) -> list[str]:
 
 
 def _bodies(robot: Robot, model: mujoco.MjModel) -> list[str]:
-    shapes = np.zeros(model.nbody, dtype=int)
-    for geom in range(model.ngeom):
-        if model.geom_contype[geom] or model.geom_conaffinity[geom]:
-            shapes[model.body_weldid[model.geom_bodyid[geom]]] += 1
-    moving = [b for b in range(1, model.nbody) if model.body_weldid[b] == b]
-    bare = [model.body(b).name for b in moving if not shapes[b]]
-    dense = [model.body(b).name for b in range(1, model.nbody) if _density(model, b) > LARGEST_DENSITY]
+    own = robot.bodies(model)
+    shaped = set(model.body_weldid[model.geom_bodyid[robot.geoms(model)]].tolist())
+    bare = [model.body(b).name for b in own if model.body_weldid[b] == b and b not in shaped]
+    dense = [model.body(b).name for b in own if _density(model, b) > LARGEST_DENSITY]
     return [
         *([f"no collision shape: {listed(bare)}"] if bare else []),
         *([f"an inertia too small for its mass (denser than lead): {listed(dense)}"] if dense else []),
@@ -98,9 +95,11 @@ def _strength(robot: Robot, model: mujoco.MjModel) -> list[str]:
     unlimited = [joint for joint, limit in robot.limits.items() if limit.effort is None]
     if not unlimited:
         return []
+    fast = [joint for joint in unlimited if robot.limits[joint].velocity is not None]
+    dropped = f". The speed limit of {listed(fast)} is left out, because it needs one of torque" if fast else ""
     return [
         f"no effort limit: {listed(unlimited)}. Their motors have no limit of torque; add effort to their entry in "
-        f"task.drives ({count(len(unlimited), 'joint')})"
+        f"task.drives ({count(len(unlimited), 'joint')}){dropped}"
     ]
 
 
@@ -109,9 +108,10 @@ def overlaps(robot: Robot, model: mujoco.MjModel, qpos: np.ndarray) -> list[tupl
     data = mujoco.MjData(model)
     data.qpos[:] = qpos
     mujoco.mj_forward(model, data)
+    robots = set(robot.bodies(model).tolist())
     pairs = set()
     for contact in data.contact:
         one, other = sorted(int(model.geom_bodyid[geom]) for geom in contact.geom)
-        if one > 0 and contact.dist < 0:
+        if {one, other} <= robots and contact.dist < 0:
             pairs.add((model.body(one).name, model.body(other).name))
     return sorted(pairs)

@@ -4,8 +4,9 @@ The first candidate has every joint at 0, or in the middle of its range if that 
 from a fixed seed, bend joints; those that are called the same except for their side (FL_knee, RR_knee) bend together.
 Each is put on the floor. The best stances, and twice as many others, are tried: the motors hold the pose for some time.
 
-In a good stance, the centre of mass is above the middle of the feet, only the ends of limbs touch the floor, and the
-base is high. In a good trial, the robot stays upright and still, with torques far from its motors' limits.
+In a good stance, the centre of mass is high and above the middle of the feet, and only the ends of limbs touch the
+floor. Heights are those of the centre of mass, because a base may be a frame of reference on the floor. In a good
+trial, the robot stays upright and still, with torques far from its motors' limits.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from dataclasses import dataclass
 import mujoco
 import numpy as np
 
-from livegym.robots.robot import Robot, is_wheel
+from livegym.robots.robot import Robot, free_name
 from livegym.utils.errors import UserError
 
 KEYFRAMES = ("stand", "standing", "home", "default", "init", "initial")
 """Names of keyframes, the most telling first; another name counts if there is only one keyframe."""
 CANDIDATES = 2000
 TRIALS = 30
-TOUCHING = 0.02  # m above the lowest point
+TOUCHING = 0.02  # m above the lowest point: what counts as a foot
+CLEAR = 0.01  # m above the lowest point, which all parts but feet must have
 SETTLE_S = 2.0
 LARGEST_BEND = 1.2  # rad
 UPRIGHT = 0.97  # cosine of the tilt
@@ -43,7 +45,7 @@ class Pose:
     """A default pose, and how the robot stood in it."""
 
     qpos: np.ndarray  # (nq,), on the floor
-    height: float  # m, of the base once it has settled
+    height: float  # m, of the robot's middle once it has settled
     stands: bool  # it stays upright by itself while its motors hold the pose
     keyframe: str  # name of the keyframe in the model
     source: str  # how it was found, for the report
@@ -56,8 +58,8 @@ class Trial:
     upright: float  # cosine of the tilt against the start
     speed: float  # m/s, of the base, the largest in the last quarter
     effort: float  # mean square of the torques, as fractions of their limits
-    height: float  # m
-    kept: float  # height, as a share of that at the beginning
+    height: float  # m, of the robot's middle
+    kept: float  # height of the centre of mass, as a share of that at the beginning
 
     @property
     def stands(self) -> bool:
@@ -99,7 +101,7 @@ def find(robot: Robot, model: mujoco.MjModel) -> Pose:
     name = keyframe_of(model, robot)
     if name is not None:
         trial = attempt(robot, model, start)
-        height = trial.height if trial.stands else float(start[_base_z(robot, model)])
+        height = trial.height if trial.stands else middle_height(robot, model, start)
         return Pose(start, height, trial.stands, name, f"keyframe {name} of the file")
     tried = []
     for worth, qpos in _stances(robot, model, start):
@@ -107,11 +109,9 @@ def find(robot: Robot, model: mujoco.MjModel) -> Pose:
         tried.append((_score(trial) + worth, qpos, trial))
     tried = tried or [(0.0, start, attempt(robot, model, start))]
     _, best, best_trial = max(tried, key=lambda entry: entry[0])
-    free = "default"
-    while free in [model.key(i).name for i in range(model.nkey)]:
-        free += "_"
+    free = free_name("default", [model.key(i).name for i in range(model.nkey)])
     if not best_trial.stands:
-        height = float(start[_base_z(robot, model)])
+        height = middle_height(robot, model, start)
         source = f"no pose was found in which the motors alone keep it up for {SETTLE_S:g} s, so it must balance"
         return Pose(start, height, False, free, source)
     source = f"found by settling: it stood for {SETTLE_S:g} s, the best of {len(tried)} stances"
@@ -128,39 +128,50 @@ def _stances(robot: Robot, model: mujoco.MjModel, start: np.ndarray) -> list[tup
     rng = np.random.default_rng(0)
     groups = _groups(robot, model)
     poses = [start, *(on_floor(robot, model, _bent(model, start, groups, rng)) for _ in range(CANDIDATES - 1))]
-    highest = max(float(qpos[_base_z(robot, model)]) for qpos in poses)
-    ends = _ends(model)
+    ends = _ends(robot, model)
+    looks = [_look(robot, model, qpos, ends) for qpos in poses]
+    highest = max(look.height for look in looks)
     worth = {
-        i: found - 0.2 * _bend(robot, model, qpos, start)
-        for i, qpos in enumerate(poses)
-        if (found := _worth(robot, model, qpos, ends, highest)) is not None
+        i: look.height / highest + look.feet - 0.2 * _bend(robot, model, poses[i], start)
+        for i, look in enumerate(looks)
+        if look.on_ends
     }
     best = sorted(worth, key=lambda i: -worth[i])[:TRIALS]
     others = [i for i in worth if i not in best][: 2 * TRIALS]  # geometry knows nothing of balance
     return [(worth[i], poses[i]) for i in [*best, *others]]
 
 
-def _ends(model: mujoco.MjModel) -> set[int]:
+def _ends(robot: Robot, model: mujoco.MjModel) -> set[int]:
     """Rigid groups of bodies, by their first one, at the ends of limbs: nothing moves against them further out."""
-    above = {int(model.body_weldid[model.body_parentid[b]]) for b in range(1, model.nbody) if model.body_weldid[b] == b}
-    return {int(b) for b in set(model.body_weldid.tolist()) - above if b}
+    own = robot.bodies(model)
+    first = {int(b) for b in own if model.body_weldid[b] == b}
+    base = int(own[0])
+    return first - {int(model.body_weldid[model.body_parentid[b]]) for b in first if b != base}
 
 
-def _worth(robot: Robot, model: mujoco.MjModel, qpos: np.ndarray, ends: set[int], highest: float) -> float | None:
-    """How good a stance is by its geometry, about 1 for the best; None if other parts touch the floor."""
+@dataclass(frozen=True)
+class Look:
+    """A stance by its geometry."""
+
+    height: float  # m, of the centre of mass
+    feet: float  # 0.5 with all ends of limbs on the floor and the centre of mass above their middle
+    on_ends: bool  # only ends of limbs touch the floor
+
+
+def _look(robot: Robot, model: mujoco.MjModel, qpos: np.ndarray, ends: set[int]) -> Look:
     data = mujoco.MjData(model)
     data.qpos[:] = qpos
     mujoco.mj_kinematics(model, data)
     mujoco.mj_comPos(model, data)
-    touching = [(geom, low) for geom, low in _lowest_points(model, data) if low < TOUCHING]
-    bodies = {int(model.body_weldid[model.geom_bodyid[geom]]) for geom, _ in touching}
-    if bodies - ends:
-        return None
-    middle = np.mean([data.geom_xpos[geom, :2] for geom, _ in touching], axis=0)
-    height = max(float(qpos[_base_z(robot, model)]), 1e-6)
-    lean = float(np.linalg.norm(data.subtree_com[model.body(robot.base).id, :2] - middle)) / height
-    feet = len(bodies & ends) / max(1, len(ends))
-    return height / highest + 0.5 * feet - 2.0 * lean
+    lows = [
+        (int(model.body_weldid[model.geom_bodyid[geom]]), geom, low) for geom, low in _lowest_points(robot, model, data)
+    ]
+    feet = {part for part, _, low in lows if low < TOUCHING and part in ends}
+    middle = np.mean([data.geom_xpos[geom, :2] for _, geom, low in lows if low < TOUCHING], axis=0)
+    com = data.subtree_com[model.body(robot.base).id]
+    lean = float(np.linalg.norm(com[:2] - middle)) / max(com[2], 1e-6)
+    on_ends = all(part in ends for part, _, low in lows if low < CLEAR)
+    return Look(com[2], 0.5 * len(feet) / max(1, len(ends)) - 2.0 * lean, on_ends)
 
 
 def _bend(robot: Robot, model: mujoco.MjModel, qpos: np.ndarray, start: np.ndarray) -> float:
@@ -172,7 +183,7 @@ def _groups(robot: Robot, model: mujoco.MjModel) -> list[list[tuple[str, int, in
     """Joints that bend together: (name, left or right, front or rear) of each."""
     groups: dict[str, list[tuple[str, int, int]]] = {}
     for joint in robot.driven:
-        if is_wheel(model, joint):
+        if robot.by_velocity(model, joint):
             continue
         words = re.findall(r"[a-z]+|\d+", re.sub(r"([a-z])([A-Z])", r"\1_\2", joint).lower())
         across = sum(SIDES.get(word, (0, 0))[0] for word in words)
@@ -211,21 +222,36 @@ def on_floor(robot: Robot, model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarra
     data = mujoco.MjData(model)
     data.qpos[:] = qpos
     mujoco.mj_kinematics(model, data)
-    lowest = min(low for _, low in _lowest_points(model, data))
+    lowest = min(low for _, low in _lowest_points(robot, model, data))
     placed = qpos.copy()
     placed[_base_z(robot, model)] -= lowest
     return placed
 
 
-def _lowest_points(model: mujoco.MjModel, data: mujoco.MjData) -> list[tuple[int, float]]:
+def centre_height(robot: Robot, model: mujoco.MjModel, qpos: np.ndarray) -> float:
+    """m, of the robot's centre of mass in a pose."""
+    data = mujoco.MjData(model)
+    data.qpos[:] = qpos
+    mujoco.mj_kinematics(model, data)
+    mujoco.mj_comPos(model, data)
+    return float(data.subtree_com[model.body(robot.base).id, 2])
+
+
+def middle_height(robot: Robot, model: mujoco.MjModel, qpos: np.ndarray) -> float:
+    """m, of the robot's middle (`Robot.middle`) in a pose."""
+    data = mujoco.MjData(model)
+    data.qpos[:] = qpos
+    mujoco.mj_kinematics(model, data)
+    return float(data.site_xpos[model.site(robot.middle).id, 2])
+
+
+def _lowest_points(robot: Robot, model: mujoco.MjModel, data: mujoco.MjData) -> list[tuple[int, float]]:
     """The robot's colliding geoms with the heights of their lowest points, m."""
     points = []
-    for geom in range(model.ngeom):
-        if model.geom_bodyid[geom] == 0 or not (model.geom_contype[geom] or model.geom_conaffinity[geom]):
-            continue
+    for geom in robot.geoms(model):
         turn = data.geom_xmat[geom].reshape(3, 3)
         centre = data.geom_xpos[geom] + turn @ model.geom_aabb[geom, :3]
-        points.append((geom, float(centre[2]) - _reach_down(model, geom, turn)))
+        points.append((int(geom), float(centre[2]) - _reach_down(model, geom, turn)))
     return points
 
 
@@ -248,12 +274,13 @@ def attempt(robot: Robot, model: mujoco.MjModel, qpos: np.ndarray) -> Trial:
     for actuator in range(model.nu):
         if model.actuator_trntype[actuator] == mujoco.mjtTrn.mjTRN_JOINT:
             joint = model.joint(int(model.actuator_trnid[actuator, 0]))
-            if joint.name in robot.driven and not is_wheel(model, joint.name):
+            if joint.name in robot.driven and not robot.by_velocity(model, joint.name):
                 data.ctrl[actuator] = qpos[joint.qposadr[0]]
     mujoco.mj_forward(model, data)
     base = model.body(robot.base).id
+    speed = slice(model.body_dofadr[base], model.body_dofadr[base] + 3)
     up = data.xmat[base].reshape(3, 3).copy()[2]
-    before = float(data.xpos[base, 2])
+    before = float(data.subtree_com[base, 2])
     strength = np.where(model.actuator_forcelimited, np.abs(model.actuator_forcerange).max(1), np.inf)
     steps = int(SETTLE_S / model.opt.timestep)
     fastest = 0.0
@@ -262,7 +289,7 @@ def attempt(robot: Robot, model: mujoco.MjModel, qpos: np.ndarray) -> Trial:
         if data.warning.number.any() or (upright := float(data.xmat[base].reshape(3, 3)[2] @ up)) < 0.5:
             return Trial(-1.0, 10.0, 1.0, 0.0, 0.0)
         if step >= 3 * steps // 4:
-            fastest = max(fastest, float(np.linalg.norm(data.qvel[:3])))
+            fastest = max(fastest, float(np.linalg.norm(data.qvel[speed])))
     used = float(((data.actuator_force / strength) ** 2).mean()) if model.nu else 0.0
-    height = float(data.xpos[base, 2])
-    return Trial(upright, fastest, used, height, height / max(before, 1e-6))
+    height = float(data.site_xpos[model.site(robot.middle).id, 2])
+    return Trial(upright, fastest, used, height, float(data.subtree_com[base, 2]) / before)

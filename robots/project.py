@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import pprint
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import mujoco
@@ -17,10 +19,11 @@ from livegym.robots import pose as poses
 from livegym.robots.files import FOLDER, write_model
 from livegym.robots.pose import Pose
 from livegym.robots.report import report
-from livegym.robots.robot import FLAT, FREE, Robot, is_wheel
+from livegym.robots.robot import FREE, Robot, mark_middle
 from livegym.schema import DriveConfig
 from livegym.sim.drives import apply_drives
 from livegym.sim.model import compile_spec
+from livegym.utils.errors import UserError
 
 TEMPLATE = Path(__file__).parent / "template"
 SHARED = ("pyproject.toml", "gitignore", "tests/test_tasks.py")
@@ -49,26 +52,42 @@ class Prepared:
 
 
 def prepare(robot: Robot) -> Prepared:
-    """Choose motors, find the pose, and look for what is odd. Raises UserError if the model cannot be compiled."""
+    """Choose motors, find the pose, and look for what is odd. Raises UserError if the model cannot stand anywhere."""
+    mark_middle(robot, compile_spec(robot.spec, robot.file))
     model = compile_spec(robot.spec, robot.file)
     start = poses.first_guess(robot, model)
-    overlapping = odd.overlaps(robot, model, start)
+    if poses.centre_height(robot, model, start) <= 0:
+        raise UserError(
+            f"{robot.file}: its centre of mass is below its lowest collision shape, so it cannot stand. Allowed: links "
+            "whose mass is about where their shapes are. Look at the origin of <inertial> of the heaviest link."
+        )
+    drives = motors.choose(robot, model, start)
+    # while poses are tried, parts that overlap at the start are kept from pushing each other
+    pose = poses.find(robot, _with_motors(robot, drives, odd.overlaps(robot, model, start)))
+    overlapping = odd.overlaps(robot, model, pose.qpos)
     for one, other in overlapping:
         robot.spec.add_exclude(bodyname1=one, bodyname2=other)
     if overlapping:
         pairs = ", ".join(f"{one} and {other}" for one, other in overlapping[:4])
         more = f" and {len(overlapping) - 4} more" if len(overlapping) > 4 else ""
         robot.odd.append(f"parts that overlap in the default pose: {pairs}{more}. Contacts between them are left out")
-    drives = motors.choose(robot, model, start)
-    driven = robot.spec.copy()
-    apply_drives(driven, drives, robot.file)
-    model = compile_spec(driven, robot.file)
-    pose = poses.find(robot, model)
     if pose.keyframe not in [key.name for key in robot.spec.keys]:
         robot.spec.add_key(name=pose.keyframe, qpos=pose.qpos)
         robot.changes.append(f"keyframe {pose.keyframe} was added: the default pose")
+    model = _with_motors(robot, drives)
     robot.odd += odd.look(robot, model, pose.qpos)
     return Prepared(robot, model, drives, pose)
+
+
+def _with_motors(
+    robot: Robot, drives: Mapping[str, DriveConfig], apart: Iterable[tuple[str, str]] = ()
+) -> mujoco.MjModel:
+    """The model with motors, in which the pairs of bodies in `apart` do not touch each other."""
+    spec = robot.spec.copy()
+    apply_drives(spec, drives, robot.file)
+    for one, other in apart:
+        spec.add_exclude(bodyname1=one, bodyname2=other)
+    return compile_spec(spec, robot.file)
 
 
 def writer(prepared: Prepared) -> Callable[[Path, str, str], None]:
@@ -98,9 +117,12 @@ def _sources() -> list[tuple[Path, str]]:
 def _renamed(text: str, name: str, task: str) -> str:
     if text == "gitignore":
         return ".gitignore"
-    for old, new in (("Slider", task), ("slider", name), ("Stander", task), ("stander", name)):
-        text = text.replace(old, new)
-    return text
+    return _replaced(text, {"Slider": task, "slider": name, "Stander": task, "stander": name})
+
+
+def _replaced(text: str, given: Mapping[str, str]) -> str:
+    """Each key by its value, all at once: what was filled in is not searched again."""
+    return re.sub("|".join(re.escape(old) for old in given), lambda found: given[found[0]], text)
 
 
 def _filled(relative: str, text: str, prepared: Prepared) -> str:
@@ -116,20 +138,23 @@ def _filled(relative: str, text: str, prepared: Prepared) -> str:
 
 def _python(text: str, prepared: Prepared) -> str:
     robot, model = prepared.robot, prepared.model
-    actuator = {model.joint(int(j)).name: model.actuator(a).name for a, (j, _) in enumerate(model.actuator_trnid)}
-    names = {joint: robot.servos.get(joint, actuator[joint]) for joint in robot.driven}
-    wheels = tuple(joint for joint in robot.driven if is_wheel(model, joint))
-    free = next(joint.name for joint in robot.spec.joints if joint.type == FREE)
+    actuator = {
+        model.joint(int(model.actuator_trnid[a, 0])).name: model.actuator(a).name
+        for a in range(model.nu)
+        if model.actuator_trntype[a] == mujoco.mjtTrn.mjTRN_JOINT and model.actuator(a).name not in robot.idle
+    }
+    names = {joint: actuator[joint] for joint in robot.driven}
+    wheels = tuple(joint for joint in robot.driven if robot.by_velocity(model, joint))
+    free = next(joint.name for joint in robot.spec.body(robot.base).joints if joint.type == FREE)
     given = {
         'MOTORS: dict[str, str] = {"joint": "motor"}': f"MOTORS: dict[str, str] = {_literal(names)}",
         "WHEELS: tuple[str, ...] = ()": f"WHEELS: tuple[str, ...] = {_literal(wheels)}",
-        'BASE = "base"': f'BASE = "{robot.base}"',
-        'FLOATING = "floating_base"': f'FLOATING = "{free}"',
-        'KEYFRAME = "default"': f'KEYFRAME = "{prepared.pose.keyframe}"',
+        'BASE = "base"': f"BASE = {json.dumps(robot.base)}",
+        'FLOATING = "floating_base"': f"FLOATING = {json.dumps(free)}",
+        'MIDDLE = "trunk_middle"': f"MIDDLE = {json.dumps(robot.middle)}",
+        'KEYFRAME = "default"': f"KEYFRAME = {json.dumps(prepared.pose.keyframe)}",
     }
-    for old, new in given.items():
-        text = text.replace(old, new, 1)
-    return text
+    return _replaced(text, given)
 
 
 def _literal(value: dict[str, str] | tuple[str, ...]) -> str:
@@ -145,10 +170,10 @@ def _yaml(text: str, prepared: Prepared) -> str:
     robot, pose = prepared.robot, prepared.pose
     model = prepared.model
     decimation = max(1, round(CONTROL_DT / model.opt.timestep))
-    mass = float(model.body_mass.sum())
-    floor = next(geom.name for geom in robot.spec.worldbody.geoms if geom.name and geom.type in FLAT)
+    mass = robot.mass(model)
+    own = robot.bodies(model)
     numbers = {"stand_height": _short(pose.height), "fall_height": _short(FALL_SHARE * pose.height)}
-    wheels = [joint for joint in robot.driven if is_wheel(model, joint)]
+    wheels = [joint for joint in robot.driven if robot.by_velocity(model, joint)]
     if wheels:
         numbers["wheel_speed"] = _short(_wheel_speed(robot, wheels))
     given = {
@@ -157,14 +182,12 @@ def _yaml(text: str, prepared: Prepared) -> str:
         "ENERGY": f"{-ENERGY_SHARE / (9.81 * mass):.2g}  # for each W",
         "DRIVES": _drives(prepared.drives),
         "PUSH": f"{PUSH_SPEED * mass / PUSH_S:.3g}",
-        "BASE": _quoted(robot.base),
-        "HEAVIEST": _quoted(model.body(int(model.body_mass.argmax())).name),
-        "FLOOR": _quoted(floor),
+        "TRUNK": json.dumps(robot.trunk),
+        "HEAVIEST": json.dumps(model.body(int(own[model.body_mass[own].argmax()])).name),
+        "FLOOR": json.dumps(robot.floor),
         "PARAMS": "{" + ", ".join(f"{name}: {value:g}" for name, value in numbers.items()) + "}",
     }
-    for old, new in given.items():
-        text = text.replace(old, new)
-    return text
+    return _replaced(text, given)
 
 
 def _wheel_speed(robot: Robot, wheels: list[str]) -> float:
@@ -183,11 +206,6 @@ def _drives(drives: Mapping[str, DriveConfig]) -> str:
         dumped = yaml.safe_dump(entry, sort_keys=False, default_flow_style=None, width=110)
         lines += [f"    {line}" for line in dumped.splitlines()]
     return "\n".join(lines)
-
-
-def _quoted(name: str) -> str:
-    """A name in yaml."""
-    return name if yaml.safe_load(name) == name else f"'{name}'"
 
 
 def _short(value: float) -> float:

@@ -13,7 +13,7 @@ import mujoco
 
 from livegym.compat.core.xml_file import parse
 from livegym.robots import mjcf, urdf
-from livegym.robots.robot import FLAT, Robot
+from livegym.robots.robot import FLAT, Robot, free_name
 from livegym.utils.errors import UserError
 
 NAME = re.compile(r"[\w ./:+-]*")
@@ -32,7 +32,7 @@ def read(file: Path) -> Robot:
         )
     robot = (urdf if kind == "robot" else mjcf).read(file)
     _check_names(robot)
-    if not any(geom.contype or geom.conaffinity for body in _robots_bodies(robot) for geom in body.geoms):
+    if not any(geom.contype or geom.conaffinity for body in _below(robot.spec.body(robot.base)) for geom in body.geoms):
         raise UserError(
             f"{file}: no link has a collision shape, so it would fall through the floor. Allowed: a shape for at least "
             "the feet. Give links a <collision> (URDF), or geoms a contype (MJCF)."
@@ -60,17 +60,20 @@ def _check_names(robot: Robot) -> None:
                 )
 
 
-def _robots_bodies(robot: Robot) -> list[mujoco.MjsBody]:
-    return [body for body in robot.spec.bodies if body.name != "world"]
+def _below(body: mujoco.MjsBody) -> list[mujoco.MjsBody]:
+    """A body and all that hang on it."""
+    return [body, *(other for child in body.bodies for other in _below(child))]
 
 
 def _add_floor(robot: Robot) -> None:
-    if any(geom.type in FLAT for geom in robot.spec.worldbody.geoms):
+    """Find the floor, which may be a part of the scenery, or add one."""
+    own = {body.name for body in _below(robot.spec.body(robot.base))}
+    floors = [geom.name for geom in robot.spec.geoms if geom.type in FLAT and geom.parent.name not in own]
+    if floors:
+        robot.floor = floors[0]
         return
-    name = "floor"
-    while robot.spec.geom(name) is not None:
-        name += "_"
+    robot.floor = free_name("floor", [geom.name for geom in robot.spec.geoms])
     robot.spec.worldbody.add_geom(
-        name=name, type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 0.05], priority=1, rgba=[0.35, 0.37, 0.4, 1]
+        name=robot.floor, type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 0.05], priority=1, rgba=[0.35, 0.37, 0.4, 1]
     )
-    robot.changes.append(f"a floor was added (geom {name})")
+    robot.changes.append(f"a floor was added (geom {robot.floor})")

@@ -15,9 +15,9 @@ import numpy as np
 
 from livegym.compat.core import meshes, urdf, urdf_file
 from livegym.compat.core.asset_model import spec_name
-from livegym.compat.core.records import NO_LIMIT, AssetOptions
+from livegym.compat.core.records import AssetOptions
 from livegym.compat.core.xml_file import Complaint, parse
-from livegym.robots.robot import Limit, Robot
+from livegym.robots.robot import Limit, Robot, free_name
 from livegym.utils.errors import UserError
 
 TIMESTEP = 0.005
@@ -48,10 +48,14 @@ def read(file: Path) -> Robot:
     spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
     robot = Robot(file, "URDF", spec, base, odd=list(asset.notes))
     _draw_visuals(robot, asset.file or file)
-    for name, row in zip(asset.dofs, asset.dof_properties, strict=True):
-        robot.limits[name] = Limit(_given(row["effort"], NO_LIMIT), _given(row["velocity"], urdf.DEFAULT_VELOCITY))
-    spec.body(base).add_freejoint(name=_free_name(spec))
-    robot.odd += meshes.compile_spec(spec)[1]
+    described = {joint.name: joint for below in urdf_file.read(file).below.values() for joint in below}
+    for name in asset.dofs:  # a limit of 0 stands for one that was never filled in
+        robot.limits[name] = Limit(described[name].effort or None, described[name].velocity or None)
+    spec.body(base).add_freejoint(name=free_name("floating_base", [joint.name for joint in spec.joints]))
+    try:
+        robot.odd += meshes.compile_spec(spec)[1]
+    except ValueError as error:
+        raise UserError(f"{file}: MuJoCo refuses it: {error}") from None
     for body in spec.bodies:
         body.inertia = _writable(body.inertia)
     robot.changes += [f"{base} floats: a free joint was added", "motors were added to all joints: a URDF has none"]
@@ -67,18 +71,6 @@ def _writable(moments: np.ndarray) -> np.ndarray:
     return raised
 
 
-def _given(value: float, missing: float) -> float | None:
-    """A limit of the file; None if it has none. 0 stands for a limit that was never filled in."""
-    return None if value == missing or value == 0 else float(value)
-
-
-def _free_name(spec: mujoco.MjSpec) -> str:
-    name = "floating_base"
-    while spec.joint(name) is not None:
-        name += "_"
-    return name
-
-
 def _draw_visuals(robot: Robot, file: Path) -> None:
     """Add the visual shapes; collision shapes of links that have some are not shown any more."""
     tree = parse(file)
@@ -92,6 +84,7 @@ def _draw_visuals(robot: Robot, file: Path) -> None:
         for visual in element.findall("visual"):
             try:
                 shape = _shape_of(visual, name, file)
+                _try_to_draw(shape, f"link {name} <visual>", file)
             except UserError as error:  # it only looks: the robot moves the same without it
                 faults.append(error.message.removeprefix(f"{file}: "))
                 continue
@@ -121,6 +114,18 @@ def _shape_of(visual: ET.Element, link: str, file: Path) -> urdf_file.Shape:
         raise complain(f"link {link} <visual>", f"MuJoCo draws at most 200,000 triangles, and {path.name} has more.")
     shape.mesh = str(path)
     return shape
+
+
+def _try_to_draw(shape: urdf_file.Shape, where: str, file: Path) -> None:
+    """Raises UserError for a mesh whose file is damaged; the robot's own specification would stay broken."""
+    spec = mujoco.MjSpec()
+    try:
+        _draw(spec.worldbody, shape, GREY, meshes.Meshes(spec, AssetOptions()))
+        meshes.compile_spec(spec)
+    except ValueError as error:
+        raise Complaint(file)(
+            where, f"MuJoCo refuses {Path(shape.mesh).name}: {' '.join(str(error).split())}"
+        ) from None
 
 
 def _draw(body: mujoco.MjsBody, shape: urdf_file.Shape, colour: tuple[float, ...], library: meshes.Meshes) -> None:

@@ -109,6 +109,8 @@ def _write(
 ) -> None:
     """Make an actuator the motor that an entry describes; `timestep` is that of the physics, in s."""
     effort = drive.effort or effort_of(actuator, joint)
+    if drive.effort is not None:  # it replaces the joint's own limit, too, which would still clamp
+        joint.actfrclimited = mujoco.mjtLimited.mjLIMITED_FALSE
     actuator.gear = [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     actuator.ctrllimited = mujoco.mjtLimited.mjLIMITED_FALSE
     actuator.ctrlrange = [0.0, 0.0]

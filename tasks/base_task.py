@@ -21,7 +21,7 @@ from livegym.tasks.hand.driven import DrivenHand, HandParams
 from livegym.tasks.hand.names import CONTROLS
 from livegym.tasks.hand.stages import lasted
 from livegym.tasks.hand.task import HandTask
-from livegym.tasks.shared_terms import closeness, effort
+from livegym.tasks.shared_terms import action_size, closeness
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class BaseTask(HandTask):
         """
         return {
             "closeness": closeness(self._distance().abs().mean(1), 4.0),
-            "effort": effort(action),
+            "effort": action_size(action),
             "reached": self.outcome(self.terminate(state))[0],
         }
 

@@ -34,7 +34,7 @@ from livegym.tasks.hand.names import BASE_JOINTS, CONTROLS, GRASP_SITE
 from livegym.tasks.hand.poses import open_hand, ready_pose
 from livegym.tasks.hand.stages import Stages, lasted
 from livegym.tasks.hand.task import HandTask
-from livegym.tasks.shared_terms import closeness, effort, excess
+from livegym.tasks.shared_terms import action_size, closeness, excess
 from livegym.utils.spatial import length
 
 STAGES = ("pre_grasp", "grasp", "lift")
@@ -194,7 +194,7 @@ class BlindGrasping(HandTask):
             "stage_entered": self.stages.entered.float(),
             "success": success,
             "failure": failure,
-            "effort": effort(action),
+            "effort": action_size(action),
             "push": below * length(self.box.vel_w[:, :2]),
             "penetration": excess(length(self.hand.senses.forces_w), p.firm_force),
             "ground": self.box.ground_forces().sum(1) / p.hard_contact,

@@ -1,7 +1,7 @@
 """Observation and reward terms that tasks of legged robots and hands share, as functions of (N, ...) tensors.
 
     "gravity": gravity_in_base(state.body_quat_w[:, base]),
-    "height": near(state.body_pos_w[:, base, 2], 0.3, width=0.1),
+    "height": bell(state.body_pos_w[:, base, 2], 0.3, width=0.1),
     "power": power(state.actuator_force[:, motors], state.qvel[:, joints]),
 
 Each returns (N, k) for an observation or (N,) for a reward, without a weight: the yaml has those.
@@ -34,17 +34,17 @@ def in_base(quat_w: Tensor, vector_w: Tensor) -> Tensor:
 # rewards for any robot
 
 
-def near(value: Tensor, target: Tensor | float, width: float) -> Tensor:
-    """(N,) exp(-((value - target) / width)^2): 1 at the target, 0.37 at a distance of `width`."""
+def bell(value: Tensor, target: Tensor | float, width: float) -> Tensor:
+    """(N,) exp(-((value - target) / width)^2): 1 at the target, flat about it, 0.37 at a distance of `width`."""
     return torch.exp(-(((value - target) / width) ** 2))
 
 
 def closeness(distance: Tensor, rate: float) -> Tensor:
-    """exp(-rate x distance): 1 at distance 0, with a slope everywhere; rate in 1/m or 1/rad."""
+    """exp(-rate x distance): 1 at distance 0, with a slope there too, unlike `bell`; rate in 1/m or 1/rad."""
     return torch.exp(-rate * distance)
 
 
-def effort(action: Tensor) -> Tensor:
+def action_size(action: Tensor) -> Tensor:
     """(N,) mean square of the action (N, k)."""
     return action.square().mean(1)
 
@@ -68,9 +68,13 @@ def beyond(value: Tensor, limits: Tensor, share: float = 0.9) -> Tensor:
 # rewards for legged robots
 
 
-def upright(quat_w: Tensor) -> Tensor:
-    """(N,) cosine of the base's tilt: 1 upright, 0 on its side, -1 upside down; quat_w (N, 4) wxyz."""
-    return -gravity_in_base(quat_w)[..., 2]
+def upright(quat_w: Tensor, up: Tensor | None = None) -> Tensor:
+    """(N,) cosine of the base's tilt: 1 upright, 0 on its side, -1 upside down; quat_w (N, 4) wxyz.
+
+    up (3,): the axis of the base that points up if it is upright; None: its z axis.
+    """
+    gravity = gravity_in_base(quat_w)
+    return -gravity[..., 2] if up is None else -gravity @ up
 
 
 def slip(foot_velocity_w: Tensor, foot_force_w: Tensor, least_force: float = 1.0) -> Tensor:

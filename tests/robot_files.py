@@ -54,6 +54,17 @@ CRAWLER = """<mujoco model="crawler"><compiler angle="degree" meshdir="parts"/><
     "<freejoint/>", '<freejoint/><site name="middle"/>'
 )
 
+CAD = (
+    CRAWLER.replace(
+        '<body name="hull" pos="0 0 .3"><freejoint/>',
+        '<body name="cad" pos="0 0 .05" quat=".7071068 .7071068 0 0"><freejoint/><inertial pos="0 0 0" mass=".001" '
+        'diaginertia="1e-5 1e-5 1e-5"/><body name="hull" pos="0 .25 0" quat=".7071068 -.7071068 0 0">',
+    )
+    .replace("</body></worldbody>", "</body></body></worldbody>")
+    .replace('qpos="0 0 .22 1 0 0 0', 'qpos="0 0 -.03 .7071068 .7071068 0 0')
+)
+"""The crawler, whose base is a frame without mass, below the floor and with its y axis up."""
+
 
 def write_table(folder: Path, text: str = TABLE) -> Path:
     """The URDF, as a ROS package has it: urdf/ beside meshes/."""
@@ -71,3 +82,8 @@ def write_crawler(folder: Path, text: str = CRAWLER) -> Path:
     (folder / "parts" / "top.obj").write_text(BOX)
     (folder / "crawler.xml").write_text(text)
     return folder / "crawler.xml"
+
+
+def write_cad(folder: Path) -> Path:
+    """The crawler with the base of a drawing program."""
+    return write_crawler(folder, CAD)

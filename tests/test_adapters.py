@@ -6,6 +6,7 @@ import importlib
 import itertools
 import json
 import logging
+import signal
 import sys
 
 import pytest
@@ -13,6 +14,7 @@ import torch
 import yaml
 from torch import nn
 
+import livegym
 from examples import train_ppo
 from livegym.cfg.compose import compose
 from livegym.cfg.saved import whole_config
@@ -46,6 +48,13 @@ def spec_with(action) -> PolicySpec:
 def mlp(*widths: int, activation=nn.Tanh) -> list[nn.Module]:
     layers = [[nn.Linear(a, b), activation()] for a, b in itertools.pairwise(widths)]
     return [part for layer in layers for part in layer][:-1]
+
+
+class Noisy(nn.Linear):
+    """A layer that acts in another way than its weights say."""
+
+    def forward(self, x):
+        return super().forward(x) + torch.randn(1)
 
 
 def played(actor: Actor, spec: PolicySpec) -> Policy:
@@ -139,8 +148,12 @@ def test_describing_leaves_the_global_generator_alone_and_copies():
         (Actor(mlp(5, 4, 1)), "no log_std: .*Allowed: 1 numbers that do not depend"),
         (Actor(mlp(5, 4, 1), torch.zeros(3)), "a log_std of 3 numbers"),
         (Actor(mlp(5, 4, 1), torch.zeros(1), Normaliser(torch.zeros(4), torch.ones(5))), "whose mean has 4 numbers"),
+        (
+            Actor(mlp(5, 4, 1), torch.zeros(1), Normaliser(torch.zeros(5), torch.zeros(5))),
+            "with the scale 0: .*above 0",
+        ),
+        (Actor([Noisy(5, 1)], torch.zeros(1)), "layers Noisy: .*Allowed: Linear layers"),
     ],
-    ids=["layer", "parameter", "mixed", "after", "missing", "none", "input", "output", "deviation", "size", "mean"],
 )
 def test_another_architecture_is_refused_by_name(actor, message):
     with pytest.raises(UserError, match=message):
@@ -172,28 +185,52 @@ def test_what_is_handed_out_is_the_callers_own(simulation):
     assert torch.equal(step.obs["policy"], later)
 
 
-def test_equal_seeds_give_equal_episodes_and_finished_ones_are_counted():
+def test_equal_seeds_give_equal_episodes(simulation):
     def observations(seed):
-        made = Simulation("Cartpole", num_envs=2, seed=seed, overrides=["sim.threads=1"])
-        obs = made.reset()["policy"]
-        made.close()
-        return obs
+        simulation.reseed(seed)
+        return simulation.reset()["policy"]
 
     assert torch.equal(observations(0), observations(0))
     assert not torch.equal(observations(0), observations(1))
+    simulation.reseed(5)
+    assert (simulation.config.seed, simulation.typed[2]) == (5, "seed=5")
+
+
+def test_finished_episodes_are_counted(simulation):
+    simulation.reset()
+    simulation.begin()
+    for _ in range(2 * simulation.env.max_length):
+        simulation.step(torch.zeros(3, 1))
+    assert simulation.frame == 3 * 2 * simulation.env.max_length
+    assert list(simulation.lengths) == [simulation.env.max_length] * 6
+    assert len(simulation.returns) == 6
+    assert 0.9 * simulation.env.max_length < min(simulation.returns) <= simulation.env.max_length
+
+
+def test_it_is_what_the_command_line_would_make(simulation, monkeypatch):
+    assert livegym.make_env("Cartpole", 1, "sim.threads=1").config.name == simulation.env.config.name
+    with pytest.raises(UserError, match=r"overrides='sim.threads=1': one text\. Allowed: a list"):
+        Simulation("Cartpole", num_envs=2, overrides="sim.threads=1")
+    with pytest.raises(UserError, match=r"task\.noise\.cart_positoin"):  # found by validation only
+        Simulation("Cartpole", num_envs=2, overrides=["+task.noise.cart_positoin=0.1"])
 
 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("task=Ant", "task is an argument. Write task="),
-        ("numEnvs=4", "numEnvs is an argument. Write num_envs="),
-        ("seed=4", "seed is an argument. Write seed="),
-        ("train.gamma=0.5", "train.gamma belongs to livegym's own trainer"),
-        ("resume=true", "resume belongs to livegym's own trainer"),
-        ("projectDir=x", "projectDir belongs to livegym's own trainer"),
+        ("task=Ant", "task=Ant: give it as the argument task"),
+        ("numEnvs=4", "numEnvs=4: give it as the argument num_envs"),
+        ("seed=4", "seed=4: give it as the argument seed"),
+        ("projectDir=x", "projectDir=x: give it as the argument project_dir"),
+        (
+            "train.gamma=0.5",
+            "environments do not depend on it. Allowed: keys inside task, sim, physics, runsDir, saveInterval",
+        ),
+        ("maxIterations=5", "environments do not depend on it"),
+        ("wandb=true", "environments do not depend on it"),
+        ("saveIntervall=5", "environments do not depend on it.*Did you mean saveInterval"),
+        ("device=cpu", "environments do not depend on it"),
         ("task.rewardz.fell=1", "Did you mean"),
-        ("device=cuda:9", "device=cuda:9"),
     ],
 )
 def test_a_wrong_override_is_refused(override, message):
@@ -274,6 +311,22 @@ def test_what_is_saved_at_the_end_is_the_last_whole_version(recorded):
     recorder.close()  # a second time changes nothing
 
 
+def test_a_signal_ends_the_training_like_an_error_and_the_last_version_is_saved(recorded):
+    recorder, _ = recorded
+    assert callable(signal.getsignal(signal.SIGTERM))
+
+    def train() -> None:
+        with recorder:
+            recorder.note()
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(SystemExit) as ended:
+        train()
+    assert ended.value.code == 128 + signal.SIGTERM
+    assert newest_usable(recorder.run).state["livegym"]["version"] == 1
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
 def test_a_version_that_is_not_finite_is_neither_saved_nor_published(recorded):
     recorder, layers = recorded
     with recorder:
@@ -301,17 +354,16 @@ def test_nothing_is_written_for_an_architecture_that_is_refused(simulation, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("adapter", "library", "extra"),
-    [("sb3", "stable_baselines3", "sb3"), ("rsl_rl", "rsl_rl", "rsl_rl"), ("skrl", "skrl", "skrl")],
-)
-def test_a_library_that_is_missing_is_named_with_its_extra(monkeypatch, adapter, library, extra):
+@pytest.mark.parametrize(("library", "extra"), [("stable_baselines3", "sb3"), ("rsl_rl", "rsl_rl"), ("skrl", "skrl")])
+@pytest.mark.parametrize("module", ["livegym.learners.{}", "examples.train_{}"])
+def test_a_library_that_is_missing_is_named_with_its_extra(monkeypatch, module, library, extra):
     for name in [name for name in sys.modules if name.startswith(f"{library}.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, library, None)
-    monkeypatch.delitem(sys.modules, f"livegym.learners.{adapter}", raising=False)
+    for name in ("livegym.learners", "examples.train"):
+        monkeypatch.delitem(sys.modules, f"{name}{'.' if 'learners' in name else '_'}{extra}", raising=False)
     with pytest.raises(ModuleNotFoundError, match=rf"is not installed.*pip install 'livegym\[{extra}\]'"):
-        importlib.import_module(f"livegym.learners.{adapter}")
+        importlib.import_module(module.format(extra))
 
 
 # -- livegym's own trainer

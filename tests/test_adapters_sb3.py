@@ -19,9 +19,10 @@ from livegym.learners.sb3 import RecordRun, SB3Env, actor_of
 from livegym.rl.policy import Policy
 from livegym.rl.spec import spec_of
 from livegym.rundir.checkpoint import list_checkpoints, newest_usable
+from livegym.rundir.lock import lock_holder
 from livegym.rundir.run import open_run
 from livegym.utils.errors import UserError
-from tests.processes import runs
+from tests.processes import runs, scalars
 
 ONE_THREAD = ["sim.threads=1"]
 SMALL = {"n_steps": 4, "batch_size": 8, "n_epochs": 1, "seed": 0}
@@ -146,6 +147,7 @@ def test_each_iteration_is_a_version_with_its_losses(cartpole, here, caplog):
     assert (state["livegym"]["version"], state["frame"]) == (3, 48)
     assert state["config"]["train"]["learner"].startswith("Stable-Baselines3 ")
     assert state["config"]["train"]["clip_input"] == 10.0
+    assert len(scalars(made / "summaries", "losses/value_loss")) == 3
     stats = model.get_vec_normalize_env().obs_rms
     np.testing.assert_allclose(state["model"]["mean"].numpy(), stats.mean)
 
@@ -157,6 +159,37 @@ def test_inside_a_with_block_all_calls_of_learn_are_one_run(cartpole, here):
         model.learn(32, callback=record, reset_num_timesteps=False)
     (made,) = runs(here)
     assert newest_usable(open_run(made)).state["livegym"]["version"] == 3
+
+
+def test_a_run_whose_training_failed_is_closed_by_the_next(cartpole, here):
+    class Breaks(RecordRun):
+        broken = False
+
+        def _on_step(self) -> bool:
+            if not self.broken and self.n_calls == 6:
+                self.broken = True
+                raise KeyboardInterrupt
+            return True
+
+    callback = Breaks()
+    model = PPO("MlpPolicy", cartpole, **SMALL)
+    with pytest.raises(KeyboardInterrupt):
+        model.learn(160, callback=callback)
+    failed = callback.recorder.run
+    assert lock_holder(failed) is not None
+    model.learn(16, callback=callback)
+    assert lock_holder(failed) is None
+    assert len(runs(here)) == 2
+
+
+def test_the_librarys_seed_is_that_of_the_environments(cartpole):
+    def first(seed):
+        PPO("MlpPolicy", cartpole, **{**SMALL, "seed": seed})
+        assert cartpole.simulation.config.seed == seed
+        return cartpole.reset()
+
+    np.testing.assert_array_equal(first(5), first(5))
+    assert not np.array_equal(first(5), first(6))
 
 
 def test_a_training_that_a_callback_ends_early_is_whole(cartpole, here):

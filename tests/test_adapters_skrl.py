@@ -12,8 +12,8 @@ pytest.importorskip("skrl", reason="needs the extra skrl")
 
 from skrl.resources.preprocessors.torch import RunningStandardScaler
 
-from examples.train_skrl import main
-from livegym.learners.skrl import SkrlEnv, normaliser_of
+from examples.train_skrl import RecordedPPO, main
+from livegym.learners.skrl import FinalObservations, SkrlEnv, normaliser_of
 from livegym.rundir.checkpoint import newest_usable
 from livegym.rundir.run import open_run
 from livegym.utils.errors import UserError
@@ -52,6 +52,34 @@ def test_spaces_say_what_the_task_has(cartpole):
     size = choices.action_space.shape[0] if choices.action_space.shape else 1
     choices.step(torch.zeros(2, size, dtype=torch.int32))
     choices.close()
+
+
+class Kept:
+    """What skrl's agents do first: they take what they learn from."""
+
+    def record_transition(self, **transition) -> None:
+        self.kept = transition
+
+
+class Agent(FinalObservations, Kept):
+    pass
+
+
+def test_values_at_time_limits_come_from_the_last_observation_of_the_episode(cartpole):
+    agent = Agent()
+    before, truncated = cartpole.reset()[0], torch.zeros(1, dtype=torch.bool)
+    while not truncated.any():
+        obs, _, _, truncated, infos = cartpole.step(torch.zeros(4, 1))
+        agent.record_transition(next_observations=obs, next_states=None, infos=infos, timestep=0)
+        last = agent.kept["next_observations"]
+        assert ((last[:, 0] - before[:, 0]).abs() < 0.01).all()  # m in a 60th of a second: the same episode
+        assert torch.equal(last, obs) != truncated.all()
+        before = obs
+    assert truncated.all()
+    assert (agent.kept["timestep"], agent.kept["next_states"]) == (0, None)
+    assert RecordedPPO.__mro__[1] is FinalObservations
+    with pytest.raises(UserError, match=r"the agent gets 2 of 4 environments\. Allowed: one agent"):
+        agent.record_transition(next_observations=obs[:2], next_states=None, infos=infos)
 
 
 def test_its_scaler_is_a_normaliser():

@@ -47,6 +47,13 @@ def test_a_motor_takes_the_place_of_the_models_and_others_follow_in_the_order_of
     assert torque(made.model, "shoulder", -1.0, 0.0, 1.0) == pytest.approx(80.0)  # nothing limits it
 
 
+def test_a_limit_that_is_set_replaces_the_joints_own(arm):
+    arm.write_text(ARM.replace('name="elbow" axis', 'name="elbow" actuatorfrcrange="-4 4" axis'))
+    motor = {"joints": ["elbow"], "stiffness": 40.0, "damping": 1.0}
+    assert torque(compiled(arm, m=motor).model, "elbow", -1.0, 0.0, 1.0) == pytest.approx(4.0)
+    assert torque(compiled(arm, m={**motor, "effort": 30.0}).model, "elbow", -1.0, 0.0, 1.0) == pytest.approx(30.0)
+
+
 @pytest.mark.parametrize(
     ("position", "velocity", "target", "expected"),
     [

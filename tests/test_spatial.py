@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from livegym.utils.spatial import conjugate, into_frame, multiply, rotate
+from livegym.utils.spatial import conjugate, from_rotation_vector, into_frame, multiply, rotate
 
 QUARTER_Z = torch.tensor([math.sqrt(0.5), 0.0, 0.0, math.sqrt(0.5)])  # 90 degrees about z
 
@@ -35,3 +35,13 @@ def test_they_agree_with_mujoco_for_whole_batches():
         mujoco.mju_rotVecQuat(turned[k], v[k], a[k])
     torch.testing.assert_close(multiply(torch.tensor(a), torch.tensor(b)), torch.tensor(products))
     torch.testing.assert_close(rotate(torch.tensor(a), torch.tensor(v)), torch.tensor(turned))
+
+
+def test_a_rotation_vector_is_that_of_mujoco_and_nothing_at_0():
+    vectors = np.random.default_rng(1).normal(size=(50, 3))
+    vectors[0] = 0
+    expected = np.zeros((50, 4))
+    for row, vector in zip(expected, vectors, strict=True):
+        angle = np.linalg.norm(vector)
+        mujoco.mju_axisAngle2Quat(row, vector / max(angle, 1e-9), angle)
+    torch.testing.assert_close(from_rotation_vector(torch.tensor(vectors)), torch.tensor(expected))

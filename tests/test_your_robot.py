@@ -26,16 +26,16 @@ from livegym.tasks.build import make_env
 from livegym.tasks.randomization_terms import check
 from livegym.utils.errors import UserError
 from tests.patience import PATIENCE_S
-from tests.robot_files import write_crawler, write_table
+from tests.robot_files import write_cad, write_crawler, write_table
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "docs" / "your-robot.md").read_text()
 COMMANDS = [line.split("  #")[0].strip() for line in TEXT.split("```text\n")[1].split("```")[0].splitlines()]
-SMALL = {"config=train_headless": ["maxIterations=2", "numEnvs=8"], "testGamesNum=50": ["testGamesNum=2"]}
+SHARE_THAT_STANDS = 0.5
 
 
 def followed(folder: Path, file: str) -> Path:
-    """Runs the page's commands with the robot in a file; training and testing are short. Returns the project."""
+    """Runs the page's commands, as they are printed, with the robot in a file. Returns the project."""
     here = folder
     for command in COMMANDS:
         program, *arguments = shlex.split(re.sub(r'"\$\(.*\)"', shlex.quote(file), command))
@@ -44,12 +44,10 @@ def followed(folder: Path, file: str) -> Path:
         if program == "cd":
             here = here / arguments[0]
             continue
-        more = [extra for argument in arguments for extra in SMALL.get(argument, [])]
         started = [sys.executable, *([str(ROOT / "train.py")] if program == "livegym" else [])]
         env = {**os.environ, "PYTHONPATH": str(ROOT)}  # there livegym is installed
         done = subprocess.run(
-            [*started, *(a for a in arguments if a not in SMALL or a.startswith("config")), *more],
-            cwd=here, env=env, capture_output=True, text=True, timeout=PATIENCE_S,
+            [*started, *arguments], cwd=here, env=env, capture_output=True, text=True, timeout=6 * PATIENCE_S,
         )  # fmt: skip
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return here
@@ -62,7 +60,9 @@ def test_the_page_is_followed_with_a_robot_from_outside(tmp_path):
     project = followed(tmp_path, str(upkie.URDF_PATH))
     assert "A URDF with" in (project / "ROBOT.md").read_text()
     tested = max(project.glob("runs/MyUpkie_test_*/results.json"), key=lambda path: path.stat().st_mtime)
-    assert len(json.loads(tested.read_text())["episodes"]) == 2
+    ends = [episode["reason"] for episode in json.loads(tested.read_text())["episodes"]]
+    assert len(ends) >= 50
+    assert ends.count("time_limit") > SHARE_THAT_STANDS * len(ends)
 
 
 def made_project(tmp_path, monkeypatch, write) -> Path:
@@ -83,11 +83,11 @@ def in_project(folder: Path, script: str) -> None:
         [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("write", [write_table, write_crawler])
+@pytest.mark.parametrize("write", [write_table, write_crawler, write_cad])
 def test_without_a_policy_the_motors_hold_the_default_pose(tmp_path, monkeypatch, write):
     in_project(
         made_project(tmp_path, monkeypatch, write),
@@ -122,8 +122,8 @@ def test_the_python_of_the_page_prints_what_it_says(capsys):
         assert said == expected
 
 
-def test_the_randomisation_of_the_page_is_valid_for_a_robot_of_that_kind(tmp_path):
-    """The yaml of the page, composed with a task that has such names."""
+def test_the_randomisation_of_the_page_is_valid():
+    """Each entry of the yaml by itself: no task has all of these names."""
     text = (ROOT / "docs" / "domain-randomisation.md").read_text()
     given = yaml.safe_load(blocks(text, "yaml")[0])
     for name, entry in given["randomization"].items():

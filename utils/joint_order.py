@@ -1,8 +1,10 @@
 """The order of joints: a robot's driver counts them in another order than the model, so values travel by name.
 
-order = JointOrder(robot=["FL_hip", "FR_hip"], model=sim.names("joint"))
+order = JointOrder(robot=["FR_hip", "FL_hip"], model=["FL_hip", "FL_knee", "FR_hip"])
 order.to_robot(targets)     # (..., joints of the model) -> (..., joints of the robot)
 order.to_model(measured)    # (..., joints of the robot) -> (..., joints of the model); others are 0
+
+`qpos` and `qvel` have more columns than a model has joints if its base floats: select them with `sim.qpos_ids(joints)`.
 """
 
 from __future__ import annotations
@@ -32,11 +34,24 @@ class JointOrder:
         self.width = len(model)
 
     def to_robot(self, values: Tensor) -> Tensor:
-        """Values (..., joints of the model) in the robot's order."""
+        """Values (..., joints of the model) in the robot's order. Raises UserError for another number of columns."""
+        _check_width(values, self.width, "joints of the model")
         return values[..., self.columns]
 
     def to_model(self, values: Tensor) -> Tensor:
-        """Values (..., joints of the robot) in the model's order; joints that the robot does not have are 0."""
+        """Values (..., joints of the robot) in the model's order; joints that the robot does not have are 0.
+
+        As targets, these would move such joints to 0. Raises UserError for another number of columns.
+        """
+        _check_width(values, len(self.columns), "joints of the robot")
         found = values.new_zeros(*values.shape[:-1], self.width)
         found[..., self.columns] = values
         return found
+
+
+def _check_width(values: Tensor, width: int, what: str) -> None:
+    if not values.dim() or values.shape[-1] != width:
+        raise UserError(
+            f"values of shape {tuple(values.shape)}: another number of columns. Allowed: {width} {what} in the last "
+            "axis. For qpos and qvel, whose base has columns too, select first: sim.qpos[:, sim.qpos_ids(joints)]"
+        )

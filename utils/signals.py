@@ -11,14 +11,18 @@ no file, because files are only ever replaced by renaming.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import threading
 import time
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Ctrl+C, `kill`, and the loss of a terminal or an ssh session (unless nohup ignores that)."""
+ENDING = (signal.SIGTERM, signal.SIGHUP)
 TICK = 0.05  # s until a wait notices a signal, at most
 
 
@@ -34,6 +38,29 @@ def end_on_interrupt() -> None:
 def _end(signum: int, frame: FrameType | None) -> None:
     os.write(2, b"\ninterrupted\n")
     os._exit(128 + signum)
+
+
+@contextlib.contextmanager
+def unwinding() -> Iterator[None]:
+    """Inside it, SIGTERM and SIGHUP raise SystemExit once, so that `with` blocks of other code end as they should.
+
+    Signals that are handled or ignored already stay so, and so do all outside the main thread.
+    """
+    mine = [number for number in ENDING if signal.getsignal(number) is signal.SIG_DFL]
+    if threading.current_thread() is not threading.main_thread():
+        mine = []
+    for number in mine:
+        signal.signal(number, _unwind)
+    try:
+        yield
+    finally:
+        for number in mine:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _unwind(signum: int, frame: FrameType | None) -> None:
+    signal.signal(signum, signal.SIG_DFL)
+    raise SystemExit(128 + signum)
 
 
 class StopFlag:

@@ -72,7 +72,7 @@ class Meshes:
         """The names of a mesh's convex pieces in the specification, which gets them if they are new."""
         key = (path, tuple(scale.tolist()))
         if key not in self._names:
-            name = f"{path.stem}_{len(self._names)}"
+            name = self._free_name(path)
             parts = decompose.pieces(path, self._options)
             self._names[key] = [f"{name}.{number}" for number in range(len(parts))]  # no name of a whole mesh
             for each, part in zip(self._names[key], parts, strict=True):
@@ -81,6 +81,14 @@ class Meshes:
                 self._names[key] = [name]
                 self._add(name, path, scale, None)
         return self._names[key]
+
+    def _free_name(self, path: Path) -> str:
+        """A name that neither a mesh of this library nor another of the specification has, nor a piece of one."""
+        number = len(self._names)
+        taken = [mesh.name for mesh in self._spec.meshes]
+        while any(f"{name}_".startswith(f"{path.stem}_{number}_") for name in taken):
+            number += 1
+        return f"{path.stem}_{number}"
 
     def _add(self, name: str, path: Path, scale: np.ndarray, part: decompose.Piece | None) -> None:
         """Add a file's mesh, or a piece of it."""

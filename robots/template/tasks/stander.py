@@ -2,8 +2,9 @@
 
 The policy moves the targets of the motors about the default pose, and senses what a robot can measure: the direction of
 gravity, the base's turning rate, its joints, and its own last action. The critic also sees height and velocity of the
-base. An episode fails if the base is too low or too tilted. The motors themselves (gains, limits, delay) are
-`task.drives` in the yaml; they follow their targets in every physics step.
+base. An episode fails if the robot is too low or too tilted: its height is that of the centre of its trunk, its tilt
+that of the base against the default pose. The motors themselves (gains, limits, delay) are `task.drives` in the yaml;
+they follow their targets in every physics step.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ WHEELS: tuple[str, ...] = ()
 """Joints among them whose target is a velocity."""
 BASE = "base"
 FLOATING = "floating_base"
+MIDDLE = "trunk_middle"
+"""The site whose height counts."""
 KEYFRAME = "default"
 JOINTS = tuple(MOTORS)
 BENDING = tuple(joint for joint in JOINTS if joint not in WHEELS)
@@ -36,8 +39,8 @@ BENDING = tuple(joint for joint in JOINTS if joint not in WHEELS)
 class StanderParams:
     """The parameters of Stander."""
 
-    stand_height: float = key(0.5, "height of the base when it stands", unit="m", above=0)
-    fall_height: float = key(0.3, "height of the base below which the episode fails", unit="m")
+    stand_height: float = key(0.5, "height of the trunk when it stands", unit="m", above=0)
+    fall_height: float = key(0.3, "height of the trunk below which the episode fails", unit="m")
     max_tilt: float = key(1.0, "tilt of the base above which the episode fails", unit="rad", above=0)
     action_scale: float = key(0.5, "change of a joint's target at action 1", unit="rad or m", above=0)
     wheel_speed: float = key(10.0, "target of a wheel at action 1", unit="rad/s", above=0)
@@ -66,9 +69,10 @@ class Stander(Task):
 
     def bind(self, sim: Simulator) -> None:
         """Find joints and motors by their names, and create buffers for the last action and its change."""
-        sim.require("body_pos_w", "body_quat_w", "body_vel_w", "actuator_force")
+        sim.require("site_pos_w", "body_quat_w", "body_vel_w", "actuator_force")
         self.sim = sim
         (self.base,) = sim.body_ids([BASE])
+        (self.middle,) = sim.site_ids([MIDDLE])
         self.motors = sim.actuator_ids(list(MOTORS.values()))
         self.joints_q = sim.qpos_ids(JOINTS)
         self.joints_v = sim.qvel_ids(JOINTS)
@@ -77,7 +81,8 @@ class Stander(Task):
         self.base_v = sim.qvel_ids([FLOATING])
         self.default = sim.keyframe_qpos(KEYFRAME)
         self.wheel = torch.tensor([joint in WHEELS for joint in JOINTS], device=sim.device)
-        self.middle = torch.where(self.wheel, 0.0, self.default[self.joints_q])  # targets at action 0
+        self.up = -terms.gravity_in_base(self.default[self.base_q[3:]])  # an axis of the base
+        self.neutral = torch.where(self.wheel, 0.0, self.default[self.joints_q])  # targets at action 0
         self.last = self.buffer(sim, "last_action", len(JOINTS))
         self.change = self.buffer(sim, "change", len(JOINTS))
 
@@ -104,7 +109,7 @@ class Stander(Task):
         self.last.copy_(action)
         scale = torch.where(self.wheel, p.wheel_speed, p.action_scale)
         controls = torch.zeros_like(self.sim.ctrl)
-        controls[:, self.motors] = self.middle + scale * action
+        controls[:, self.motors] = self.neutral + scale * action
         return controls
 
     def observe(self, state: Simulator) -> dict[str, Tensor]:
@@ -115,7 +120,7 @@ class Stander(Task):
         joint_position: distance of each joint that is no wheel from the default pose, rad or m
         joint_velocity: of all joints, rad/s or m/s
         last_action: of the step before
-        base_height: m, for the critic only
+        height: of the trunk, m, for the critic only
         base_velocity: along the base's own axes, m/s, for the critic only
         """
         quat, velocity = state.body_quat_w[:, self.base], state.body_vel_w[:, self.base]
@@ -125,7 +130,7 @@ class Stander(Task):
             "joint_position": state.qpos[:, self.bending_q] - self.default[self.bending_q],
             "joint_velocity": state.qvel[:, self.joints_v],
             "last_action": self.last,
-            "base_height": state.body_pos_w[:, self.base, 2:],
+            "height": state.site_pos_w[:, self.middle, 2:],
             "base_velocity": terms.in_base(quat, velocity[:, :3]),
         }
 
@@ -133,7 +138,7 @@ class Stander(Task):
         """Named terms without weights:
 
         height: 1 at `stand_height`, 0.37 a quarter of it away
-        upright: cosine of the base's tilt
+        upright: cosine of the base's tilt against the default pose
         still: 1 at rest, 0.37 at a speed of 0.5 m/s
         pose: 1 in the default pose, exp(-mean square distance of the joints / 0.5 rad^2)
         energy: mechanical power of the motors, W
@@ -143,9 +148,9 @@ class Stander(Task):
         p = self.params
         bend = state.qpos[:, self.bending_q] - self.default[self.bending_q]
         return {
-            "height": terms.near(state.body_pos_w[:, self.base, 2], p.stand_height, 0.25 * p.stand_height),
-            "upright": terms.upright(state.body_quat_w[:, self.base]),
-            "still": terms.near(state.body_vel_w[:, self.base, :3].norm(dim=1), 0.0, 0.5),
+            "height": terms.bell(state.site_pos_w[:, self.middle, 2], p.stand_height, 0.25 * p.stand_height),
+            "upright": terms.upright(state.body_quat_w[:, self.base], self.up),
+            "still": terms.bell(state.body_vel_w[:, self.base, :3].norm(dim=1), 0.0, 0.5),
             "pose": terms.closeness(bend.square().sum(1) / max(1, len(BENDING)), 2.0),
             "energy": terms.power(state.actuator_force[:, self.motors], state.qvel[:, self.joints_v]),
             "smooth": self.change.square().mean(1),
@@ -155,8 +160,8 @@ class Stander(Task):
     def terminate(self, state: Simulator) -> dict[str, Tensor]:
         """Reasons to end:
 
-        fell: the base is too low or too tilted
+        fell: the trunk is too low, or the base too tilted
         """
         p = self.params
-        low = state.body_pos_w[:, self.base, 2] < p.fall_height
-        return {"fell": low | (terms.upright(state.body_quat_w[:, self.base]) < math.cos(p.max_tilt))}
+        low = state.site_pos_w[:, self.middle, 2] < p.fall_height
+        return {"fell": low | (terms.upright(state.body_quat_w[:, self.base], self.up) < math.cos(p.max_tilt))}
