@@ -162,9 +162,14 @@ class ArrayEnv:
         """
         n = self.num_envs
         reasons = self._reasons[ended.reasons.numpy()]
-        reason, returns, lengths = np.empty(n, object), np.zeros(n), np.zeros(n, np.int64)  # the first is full of None
-        reason[rows], returns[rows], lengths[rows] = reasons, ended.returns.numpy(), ended.lengths.numpy()
-        facts: dict[str, np.ndarray] = {"reason": reason, "return": returns, "length": lengths}
+        facts: dict[str, np.ndarray] = {
+            "reason": np.empty(n, object),  # full of None
+            "return": np.zeros(n),
+            "length": np.zeros(n, np.int64),
+        }
+        facts["reason"][rows] = reasons
+        facts["return"][rows] = ended.returns.numpy()
+        facts["length"][rows] = ended.lengths.numpy()
         if self._success is not None:
             success = np.zeros(n, bool)
             success[rows] = reasons == self._success

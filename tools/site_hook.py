@@ -24,6 +24,7 @@ OUTSIDE = (
     "examples/territory_client.py",
     "examples/gymnasium.ipynb",
     "examples/browser_game/client.js",
+    "serve/browser/client.js",
 )
 LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?\)")
 
