@@ -333,7 +333,7 @@ def test_a_bug_ends_the_thread_and_not_the_loop(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("size", "kept"), [("16k", False), ("1m", True)])
 def test_a_full_disk_is_reported_once_and_leaves_what_can_be_played(tmp_path, caplog, monkeypatch, size, kept):
     noise = np.random.default_rng(0).integers(0, 255, (2, *SIZE, 3), np.uint8)
-    monkeypatch.setattr(Painter, "draw", lambda self, qpos, camera: noise[int(qpos[0]) % 2])
+    monkeypatch.setattr(Painter, "draw", lambda self, qpos, camera, lines: noise[int(qpos[0]) % 2])
     with tmpfs(tmp_path / "disk", size) as disk:
         with VideoWriter(PLATE, 0.1, SIZE) as writer:
             writer.begin(disk / "a.mp4")
