@@ -182,7 +182,8 @@ class ArrayEnv:
     def frames(self, ended: bool = False) -> tuple[np.ndarray, ...]:
         """A picture (height, width, 3) uint8 of each environment. Raises UserError without off-screen OpenGL.
 
-        `ended`: as they were when an episode ended last, before the next one began.
+        `ended`: as they were when an episode ended last, before the next one began. A foreign task that begins episodes
+        inside its own step shows their first states.
         """
         self._refuse_closed("render")
         if self._render_mode is None:

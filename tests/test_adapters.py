@@ -207,8 +207,13 @@ def test_finished_episodes_are_counted(simulation):
     assert 0.9 * simulation.env.max_length < min(simulation.returns) <= simulation.env.max_length
 
 
-def test_it_is_what_the_command_line_would_make(simulation, monkeypatch):
-    assert livegym.make_env("Cartpole", 1, "sim.threads=1").config.name == simulation.env.config.name
+def test_it_is_what_the_command_line_would_make():
+    typed = ["task.episode_length_s=3", "sim.threads=1"]
+    simulation = Simulation("Cartpole", num_envs=2, seed=4, overrides=typed)
+    command = settled(to_typed(compose(["task=Cartpole", "numEnvs=2", "seed=4", *typed])))
+    for part in ("task", "sim", "physics", "numEnvs", "seed"):
+        assert getattr(simulation.config, part) == getattr(command, part), part
+    simulation.close()
     with pytest.raises(UserError, match=r"overrides='sim.threads=1': one text\. Allowed: a list"):
         Simulation("Cartpole", num_envs=2, overrides="sim.threads=1")
     with pytest.raises(UserError, match=r"task\.noise\.cart_positoin"):  # found by validation only

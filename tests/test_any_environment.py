@@ -329,18 +329,35 @@ def test_a_page_does_not_send_again_what_is_wrong(serve, browser, tmp_path):
     page = new_page(browser)
     page.add_init_script(
         "window.sent = window.timers = 0; const send = WebSocket.prototype.send, later = setTimeout;"
-        "WebSocket.prototype.send = function (data) { window.sent += 1; send.call(this, data); };"
+        "WebSocket.prototype.send = function (data) { window.sent += 1; window.socket = this; send.call(this, data); };"
         "window.setTimeout = (...all) => { window.timers += 1; return later(...all); };"
     )
     page.goto(f"{served.address}/page/")
     wait(page, lambda: "expected a list of 2 numbers" in text(page, "#score"), lambda: text(page, "#score"))
     assert page.evaluate("[window.sent, window.timers]") == [1, 0]
     assert text(page, "#score").startswith("The game has stopped.")
+    page.evaluate("window.socket.close()")  # as the server does after a minute without a valid message
+    wait(page, lambda: page.evaluate("window.socket.readyState") == 3)
     told = []
     page.on("console", lambda message: told.append(message.text))
     page.evaluate(f"import('./{of_document(folder, 'class Game { reset() { return [0, 0, 0]; } }')}')")
     wait(page, lambda: any("expected a list of 2 numbers" in each for each in told))
     assert page.evaluate("[window.sent, window.timers]") == [2, 0]
+    page.context.close()
+
+
+@pytest.mark.slow
+@needs_chromium
+def test_a_game_that_throws_is_told_and_ends_its_connection(serve, browser, tmp_path):
+    spec = PolicySpec("Spaces", (("observation", 3),), (), Discrete(3), 1.0)
+    served = serve(kind=Choosing, spec=spec, page=(folder := with_game(tmp_path)))
+    page = new_page(browser)
+    page.goto(f"{served.address}/page/")
+    told = []
+    page.on("console", lambda message: told.append(message.text))
+    game = "class Game { reset() { return [0, 0, 0]; } step() { throw new Error('no such move'); } }"
+    page.evaluate(f"import('./{of_document(folder, game)}')")
+    wait(page, lambda: any("step: Error: no such move" in each for each in told))
     page.context.close()
 
 

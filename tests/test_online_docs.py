@@ -60,7 +60,7 @@ def test_the_limits_are_the_codes():
         f"{places.ADDRESS_SHARE * clients.MAX_CLIENTS:g} WebSockets, this machine's own {clients.MAX_CLIENTS}"
     )
     assert f"503 if {places.REQUESTS} requests or {server.SOCKETS} WebSockets are being" in " ".join(TEXT.split())
-    assert f"up to {ROWS} of them, even those of other clients" in " ".join(TEXT.split())
+    assert f"up to {ROWS} of them (or one message with more), even those of other clients" in " ".join(TEXT.split())
     streaming = " ".join((ROOT / "docs" / "streaming.md").read_text().split())
     assert f"({places.STRANGERS}, {places.REQUESTS} and {places.SOCKETS}; {server.SOCKETS} for clients" in streaming
     assert f"{places.SOCKETS} pages may be open at once" in streaming

@@ -54,8 +54,9 @@ def unwinding() -> Iterator[None]:
     try:
         yield
     finally:
-        for number in mine:
-            signal.signal(number, signal.SIG_DFL)
+        if threading.current_thread() is threading.main_thread():
+            for number in mine:
+                signal.signal(number, signal.SIG_DFL)
 
 
 def _unwind(signum: int, frame: FrameType | None) -> None:

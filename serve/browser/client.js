@@ -1,15 +1,17 @@
 // A page as a client: it sends what a game observes, does what the answers say, and reports the rewards.
 //
 //   import { play } from "../online/v1/client.js";
-//   play({ begin: () => game.reset(), step: ([action]) => game.step(action) });
+//   play({ begin: () => game.reset(), step: (executed) => game.step(executed?.[0] ?? 0) });
 //
 // docs/protocol.md explains the messages.
 
 const TRANSIENT = ["busy", "closing", "failed"];  // errors after which the same message may succeed
 const AGAIN_S = 2;
+const REFUSED = 1008;  // the connection was ended for what this client did, or another one has its name
 
 /**
- * Plays one stream for as long as the page is open. After its connection was lost, it begins another episode.
+ * Plays one stream for as long as the page is open. After its connection was lost, it begins another episode. It stops
+ * after an error that the same message would meet again, if the server refuses this client, and if `step` throws.
  * @param {object} game
  * @param {() => number[]} game.begin begins an episode; returns its first observation
  * @param {(executed: number[] | null) => object | Promise<object>} game.step does what the answer says (null: nothing);
@@ -21,6 +23,7 @@ const AGAIN_S = 2;
  */
 export function play({ begin, step, ended = () => {}, failed = console.error }, stream = invented()) {
   let sequence = 0;  // of the last observation: it counts once, even if it is sent again
+  let stopped = false;
   const connect = () => {
     const address = new URL(`ws?client=${stream}`, import.meta.url.replace(/^http/, "ws"));
     const socket = new WebSocket(address);  // as a named client, it gets its stream back at once
@@ -36,17 +39,26 @@ export function play({ begin, step, ended = () => {}, failed = console.error }, 
       const content = JSON.parse(data);
       const answer = content.answers?.[0] ?? content;  // an error may be about the whole message
       if (answer.type === "decision") {
-        send(await step(answer.executed));
+        try {
+          send(await step(answer.executed));
+        } catch (error) {
+          stopped = true;
+          failed(`step: ${error}`, false);
+          socket.close();
+        }
       } else if (answer.type === "ended") {
         ended();
         start();
       } else {
         const again = TRANSIENT.includes(answer.kind);
+        stopped = !again;
         failed(answer.message, again);
         if (again) setTimeout(() => socket.send(sent), 1000 * (answer.retry_after ?? AGAIN_S));  // nothing has changed
       }
     };
-    socket.onclose = () => {
+    socket.onclose = ({ code, reason }) => {
+      if (stopped) return;
+      if (code === REFUSED) return failed(reason, false);
       failed("no connection to the server; trying again", true);
       setTimeout(connect, 1000 * AGAIN_S);
     };
