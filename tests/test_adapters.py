@@ -14,7 +14,6 @@ import torch
 import yaml
 from torch import nn
 
-import livegym
 from examples import train_ppo
 from livegym.cfg.compose import compose
 from livegym.cfg.saved import whole_config
