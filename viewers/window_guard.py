@@ -14,27 +14,20 @@ from typing import Any
 
 import mujoco.viewer
 
-WAITS = 1.0  # s that a call may take before the window is freed beneath it
-
 
 class GuardedWindow(mujoco.viewer._Simulate):
     """MuJoCo's window (`mujoco.viewer._Simulate`), with calls that know whether it has been freed."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._call = threading.Lock()
+        self._call = threading.RLock()  # the viewport is asked for within `lock`
         self._freed = False
 
     def destroy(self) -> None:
-        """Frees the window once no call is under way.
-
-        A call that takes longer is `set_texts`, which waits for a frame that is never drawn. MuJoCo ends that wait.
-        """
-        waited_for = self._call.acquire(timeout=WAITS)
-        self._freed = True
-        super().destroy()
-        if waited_for:
-            self._call.release()
+        """Frees the window once no call is under way; `set_texts`, which waits for a frame, ends with the drawing."""
+        with self._call:
+            self._freed = True
+            super().destroy()
 
     def set_texts(self, texts: list[tuple[int, int, str, str]]) -> None:
         """Shows texts (font, place, left column, right column)."""
@@ -47,6 +40,12 @@ class GuardedWindow(mujoco.viewer._Simulate):
         with self._call:
             if not self._freed:
                 super().sync(state_only)
+
+    @property
+    def viewport(self) -> mujoco.MjrRect | None:
+        """The part of the window that shows the scene; None after the window was freed."""
+        with self._call:
+            return None if self._freed else super().viewport
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
