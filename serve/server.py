@@ -199,11 +199,12 @@ class OnlineApi:
         return await self._answered(request, client, self._reader.rewards)
 
     async def _answered(self, request: Request, client: str | None, read: Callable[[bytes], Message]) -> Response:
-        asker = client or address_of(request)
+        address = address_of(request)
+        asker = client or address
         self._requests[asker] += 1
         try:
             self._check_request(request, client, asker)
-            sender = Sender(f"HTTP {asker}", (*_shares(request), "HTTP", _port_of(request)))
+            sender = Sender(f"HTTP {asker}", (*_shares(request), "HTTP", _port_of(request)), address)
             waiting = await self._intake.put(client, await request.body(), read, sender, request.scope.get(ARRIVED))
             if client is not None:
                 self._leases.lease(client)
@@ -250,9 +251,10 @@ class OnlineApi:
             await socket.send_denial_response(refusal)
             return
         source = f"connection {next(self._numbers)}"
-        owner, sender = socket.query_params.get("client") or source, Sender(source, (*_shares(socket), source))
+        owner, address = socket.query_params.get("client") or source, address_of(socket)
+        sender = Sender(source, (*_shares(socket), source), address)
         connection = StreamConnection(socket, owner, self._intake, self._reader, sender, self._clients)
-        self._clients.enter(owner, connection, address_of(socket))  # before the first await, so that the limits hold
+        self._clients.enter(owner, connection, address)  # before the first await, so that the limits hold
         try:
             await socket.accept()
             ending = await connection.run()

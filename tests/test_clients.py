@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
@@ -92,6 +93,32 @@ def test_a_client_that_comes_back_has_its_place_and_its_new_address(clients):
     assert "far 0" in clients
     clients.leave("far 0", again)
     assert len(clients) == 5
+
+
+@pytest.mark.parametrize(("name", "streams"), [("first", 7), ("third", 2), ("third", 8)])
+def test_the_streams_of_one_address_leave_room_for_others(name, streams):
+    """One client of another machine took all 64 with one message, and every other one was refused."""
+
+    async def drive() -> None:
+        leases = StreamLeases(max_streams=8)
+        intake, reader = Intake(Inbox(), leases), Reader(Description(SPEC))
+
+        async def named(owner: str, streams: int, address: str) -> None:
+            items = [{"stream": f"{owner}-{k}", "obs": [0, 0, 0, 0]} for k in range(streams)]
+            leases.connect(owner)
+            text = json.dumps({"v": 1, "type": "observe", "observations": items})
+            await intake.put(owner, text, reader.read, Sender(owner, (address, owner), address))
+
+        await named("first", 5, "192.0.2.1")
+        with pytest.raises(MessageRefused) as refused:
+            await named(name, streams, "192.0.2.1")
+        assert refused.value.kind == "too_many_streams"
+        assert "5 streams of your address (192.0.2.1) are in use" in refused.value.text()
+        assert "at most 6 are allowed" in refused.value.text()
+        await named("first", 6, "192.0.2.1")
+        await named("second", 2, "192.0.2.2")
+
+    asyncio.run(drive())
 
 
 WAYS = {

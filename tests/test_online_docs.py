@@ -70,6 +70,10 @@ def test_the_limits_are_the_codes():
     assert table["connections without a request yet"].startswith(f"{MAX_WAITING};")
     assert table["streams"] == f"`online.max_streams`, {OnlineConfig().max_streams}"
     assert f"for {connection.SEND_S:g} s" in table["unread answers"]
+    far, near = (share * OnlineConfig().max_streams for share in (places.ADDRESS_SHARE, leases.CLIENT_SHARE))
+    assert table["streams of one address"] == (
+        f"three quarters of them, {far:g}; on this machine each client: half, {near:g}, while another one has streams"
+    )
     assert table["meaningless messages"].startswith(f"{connection.REFUSALS} ")
     assert f"for {leases.LEASE_S:g} s after each request" in " ".join(TEXT.split())
     assert f"no answer within {server.ANSWER_S:g} s" in TEXT

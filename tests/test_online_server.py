@@ -615,6 +615,16 @@ class TestPlacesAndRates:
 
         assert asyncio.run(drive()) == (503, 200, [200, 200])
 
+    def test_names_that_own_no_stream_are_not_kept(self, serve):
+        """Each was kept for a minute, and all were looked through for each message of every client."""
+        served = serve()
+        content = {"v": 1, "rewards": [{"stream": "free", "decision": 1, "reward": 0.0}]}
+        with served.http() as http:
+            kinds = [http.post(f"/reward?client=new-{k}", json=content).json()["answers"][0]["kind"] for k in range(5)]
+        assert kinds == ["unknown"] * 5
+        assert posted(served, "north", "me")["type"] == "decision"
+        assert list(served.api._leases._until) == ["me"]
+
     def test_a_stream_that_is_too_fast_is_told_when_to_resend_and_others_are_not_slowed(self, serve):
         served = serve(stream_rate=0.01)  # and 64 at once
 
