@@ -615,6 +615,34 @@ class TestPlacesAndRates:
 
         assert asyncio.run(drive()) == (503, 200, [200, 200])
 
+    def test_requests_under_many_names_leave_room_for_other_addresses(self, serve, monkeypatch):
+        """Each request had a new name, and so they held all places of HTTP requests."""
+        monkeypatch.setattr(server, "MAX_REQUESTS_FROM", 2)
+        monkeypatch.setattr(server, "address_of", lambda request: request.headers["x-test-address"])
+        served = serve()
+
+        async def drive():
+            async with httpx.AsyncClient(base_url=f"{served.address}/online/v1", trust_env=False) as http:
+
+                def asked(number, address):
+                    body = {"v": 1, "observations": [{"stream": f"s{number}", "obs": [0, 0, 0, 0]}]}
+                    given = {"json": body, "headers": {"x-test-address": address}}
+                    return asyncio.create_task(http.post(f"/observe?client=name-{number}", **given))
+
+                served.loop.go.clear()
+                held = [asked(k, "192.0.2.1") for k in range(2)]
+                await until_async(lambda: served.api.counts()["clients"] == 2)
+                refused = await asked(2, "192.0.2.1")
+                held.append(asked(3, "192.0.2.2"))
+                await until_async(lambda: served.api.counts()["clients"] == 3)
+                served.loop.go.set()
+                return refused, [(await task).status_code for task in held]
+
+        refused, served_ones = asyncio.run(drive())
+        assert (refused.status_code, served_ones) == (503, [200] * 3)
+        assert "2 requests of your address (192.0.2.1) are waiting already" in refused.json()["message"]
+        assert not served.api._requests_from
+
     def test_names_that_own_no_stream_are_not_kept(self, serve):
         """Each was kept for a minute, and all were looked through for each message of every client."""
         served = serve()
