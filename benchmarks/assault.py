@@ -10,13 +10,15 @@ Beside it, a process of its own does one of the following, as fast as it can:
 - `wrong tokens`: asks with a wrong token, from the same address as the honest client;
 - `slow bodies`: signs in with a body that does not come;
 - `silent`: opens WebSockets with the right token and says nothing;
-- `greedy`: sends observations of many streams over several WebSockets with the right token, without a pause;
-- `names`: with the right token, takes a new name (`?client=`) for each of its requests, and a new WebSocket for each of
-  its messages.
+- `greedy`: sends observations of many streams over several WebSockets with the right token, without a pause; one of
+  them asks for all streams, and takes as many as it gets;
+- `names`: with the right token, takes a new name (`?client=`) for each of its requests, which are rewards of unknown
+  decisions and so take no stream, and a new WebSocket for each of its observations.
 
 Budgets: no decision is lost, no client with the right token is refused, and the WebSocket's p99 is at most three times
-that beside `spinning` in the same round. A decision over a kept HTTP connection, of a client that is alone, takes 3 ms
-at most (median). At full size, five rounds of 11 minutes in all are interleaved, and the medians count.
+that beside `spinning` in the same round. An attack of which nothing was accepted in a round is no measurement. A
+decision over a kept HTTP connection, of a client that is alone, takes 3 ms at most (median). At full size, five rounds
+of 11 minutes in all are interleaved, and the medians count.
 
     python -m benchmarks.assault
     python -m benchmarks.assault --quick
@@ -33,6 +35,7 @@ import itertools
 import json
 import os
 import secrets
+import select
 import signal
 import socket
 import statistics
@@ -40,7 +43,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,6 +52,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from benchmarks.harness import ROOT, Spread, arguments, begin, free_port, report, rounds_of, wait_for_quiet
+from livegym.serve.messages import MAX_ITEMS
 
 SECONDS = {"full": 11.0, "quick": 8.0, "toy": 0.5}
 MOST_TIMES, MOST_POST_MS = 3.0, 3.0  # budgets: p99 / p99 beside `spinning`; p50 of HTTP alone
@@ -67,9 +71,16 @@ class Seen:
     joined: list[float] = field(default_factory=list)  # ms, from the first try to connect to the decision
     lost: int = 0  # questions without a decision
     refused: int = 0  # answers that do not let the right token in
+    accepted: int = 0  # messages of the attack; at most 64 Ki are counted, and only of those in `ACCEPTED`
 
 
 # attacks: each is an endless loop in a process of its own
+
+
+def _note() -> None:
+    """Tell the measuring process that the attack has begun, or that one more of its messages was accepted."""
+    with contextlib.suppress(BlockingIOError):  # the pipe is full
+        os.write(sys.stdout.fileno(), b".")
 
 
 def _connected(port: int) -> socket.socket | None:
@@ -143,19 +154,24 @@ def silent(port: int, token: str) -> None:
 def greedy(port: int, token: str) -> None:
     """Sends observations without a pause."""
 
-    async def flood(number: int) -> None:
-        streams = [f"greedy-{number}-{k}" for k in range(8)]
+    async def flood(number: int, count: int) -> None:
+        streams = [f"greedy-{number}-{k}" for k in range(count)]
         while True:
             with contextlib.suppress(OSError, InvalidHandshake, ConnectionClosed):
                 async with await _open(port, token, f"greedy-{number}") as client:
+                    await client.send(_observe(streams))
+                    while not _is_decision(await client.recv()):
+                        streams = streams[: max(1, len(streams) // 2)]
+                        await client.send(_observe(streams))
                     for _ in range(8):
                         await client.send(_observe(streams))
                     while True:
-                        await client.recv()
+                        if _is_decision(await client.recv()):
+                            _note()
                         await client.send(_observe(streams))
 
     async def all_of_them() -> None:
-        await asyncio.gather(*(flood(number) for number in range(4)))
+        await asyncio.gather(*(flood(number, 4 if number else MAX_ITEMS) for number in range(4)))
 
     asyncio.run(all_of_them())
 
@@ -165,14 +181,17 @@ def names(port: int, token: str) -> None:
 
     async def post(number: int) -> None:
         head = f"Host: {HOST}:{port}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
-        body = _observe([f"names-{number}"])
+        reward = {"stream": f"names-{number}", "decision": 1, "reward": 0.0}
+        body = json.dumps({"v": 1, "type": "reward", "rewards": [reward]})
         while True:
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
                 reader, writer = await asyncio.open_connection(HOST, port)
                 while True:
-                    line = f"POST /online/v1/observe?client={secrets.token_hex(8)} HTTP/1.1\r\n"
+                    line = f"POST /online/v1/reward?client={secrets.token_hex(8)} HTTP/1.1\r\n"
                     writer.write(f"{line}{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
                     told = await reader.readuntil(b"\r\n\r\n")
+                    if told.split(None, 2)[1] == b"200":
+                        _note()
                     length = next(row for row in told.lower().split(b"\r\n") if row.startswith(b"content-length:"))
                     await reader.readexactly(int(length.partition(b":")[2]))
 
@@ -193,6 +212,9 @@ ATTACKS: dict[str, Callable[[int, str], None]] = {
     "spinning": spinning, "churn": churn, "idle": idle, "wrong tokens": wrong_tokens, "slow bodies": slow_bodies,
     "silent": silent, "greedy": greedy, "names": names,
 }  # fmt: skip
+ACCEPTED = ("greedy", "names")
+"""Attacks that the server has to serve. They note each message that it accepts, the others only that they begin."""
+BEGIN_S = 120.0
 
 
 # the honest client
@@ -284,26 +306,34 @@ async def _beside(port: int, token: str, attack: str | None, seconds: float) -> 
         httpx.AsyncClient(base_url=address, headers=headers, trust_env=False, timeout=60) as http,
     ):
         await _decide(client, Seen(), 0.2)
-        with _attacking(attack, port, token):
+        async with _attacking(attack, port, token, seen):
             await asyncio.gather(
                 _decide(client, seen, seconds), _post(http, seen, seconds), _join(port, token, seen, seconds)
             )
     return seen
 
 
-@contextlib.contextmanager
-def _attacking(attack: str | None, port: int, token: str) -> Iterator[None]:
-    """Runs an attack in a process of its own."""
+@contextlib.asynccontextmanager
+async def _attacking(attack: str | None, port: int, token: str, seen: Seen) -> AsyncIterator[None]:
+    """Runs an attack, which has begun when the block is entered, in a process of its own."""
     if attack is None:
         yield
         return
     command = [sys.executable, "-m", "benchmarks.assault", "--attack", attack, "--port", str(port)]
-    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "ASSAULT_TOKEN": token}) as process:
+    environment = {**os.environ, "ASSAULT_TOKEN": token}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE) as process:
+        noted = process.stdout
+        assert noted is not None, "it is a pipe"
         try:
-            time.sleep(1.0)  # until it has begun
+            can_read, _, _ = await asyncio.to_thread(select.select, [noted], [], [], BEGIN_S)
+            if not can_read or not os.read(noted.fileno(), 1):
+                raise RuntimeError(f"{attack}: the server accepted nothing of it within {BEGIN_S:g} s, or it has ended")
             yield
+            if process.poll() is not None:
+                raise RuntimeError(f"{attack}: the attack ended with status {process.returncode}")
         finally:
             process.kill()
+            seen.accepted = len(noted.read())
 
 
 @contextlib.contextmanager
@@ -340,7 +370,7 @@ def _figures(seen: Seen) -> dict[str, float]:
         "decisions": len(ws), "p50": statistics.median(ws), "p99": _p99(ws), "max": ws[-1],
         "post_p50": statistics.median(posts), "post_p99": _p99(posts),
         "joined": len(seen.joined), "join_max": max(seen.joined, default=0.0),
-        "lost": seen.lost, "refused": seen.refused,
+        "lost": seen.lost, "refused": seen.refused, "accepted": seen.accepted,
     }  # fmt: skip
 
 
@@ -377,6 +407,8 @@ def missed(rounds: list[dict[str, dict[str, float]]], alone: list[float]) -> lis
         for key in ("lost", "refused"):
             count = int(sum(each[name][key] for each in rounds))
             found += [f"beside {name}: {count} {key}; allowed: none"] if count else []
+        if name in ACCEPTED and not all(each[name]["accepted"] for each in rounds):
+            found.append(f"beside {name}: the server accepted none of its messages in a round, so it was no attack")
         times = _over(rounds, name, "times").median
         if name != "nothing" and times > MOST_TIMES:
             found.append(f"beside {name}: p99 is {times:.1f} times that beside spinning; allowed: {MOST_TIMES:g}")
@@ -405,6 +437,9 @@ def main() -> int:
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.attack:
+        os.set_blocking(sys.stdout.fileno(), False)
+        if options.attack not in ACCEPTED:
+            _note()
         ATTACKS[options.attack](options.port, os.environ["ASSAULT_TOKEN"])
     begin(options)
     token, seconds = secrets.token_urlsafe(12), SECONDS[options.effort]
@@ -414,6 +449,8 @@ def main() -> int:
         for number in range(rounds_of(options)):
             turned = number % len(attacks)
             order = attacks[turned:] + attacks[:turned]
+            if not options.force:
+                wait_for_quiet()
             alone.append(statistics.median(_alone(port, token, seconds)))
             rounds.append(_round(port, token, order, seconds, quiet=not options.force))
             p99s = ", ".join(f"{name} {found['p99']:.1f}" for name, found in rounds[-1].items())

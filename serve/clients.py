@@ -13,6 +13,7 @@ this machine's own address stands for many programs, and may hold all. All of it
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 from livegym.serve.connection import StreamConnection
@@ -28,7 +29,9 @@ MAX_UNHEARD = 64
 """WebSockets of which no message was accepted yet; one more closes the oldest one of the address with the most."""
 QUIET_S = 60.0
 """Silence after which a client gives way if all places are taken."""
-TOO_MANY = "{} clients are connected already. Send several streams over one connection."
+ONE = "Send several streams over one connection."
+TOO_MANY = f"{{}} clients are connected already; allowed: {{}}. {ONE}"
+TOO_MANY_OF = f"{{}} clients of your address ({{}}) are connected already; allowed for one address: {{}}. {ONE}"
 CROWDED = f"{MAX_UNHEARD} clients of which nothing has been accepted are connected, and another one came"
 
 
@@ -87,7 +90,9 @@ class Clients:
         crowd = self._crowd(address)
         if not crowd or any(self._connections[owner].silence > QUIET_S for owner in crowd):
             return None
-        return TOO_MANY.format(len(crowd))
+        if len(crowd) < MAX_CLIENTS:
+            return TOO_MANY_OF.format(len(crowd), address, math.ceil(share_of(address) * MAX_CLIENTS))
+        return TOO_MANY.format(len(crowd), MAX_CLIENTS)
 
     def _crowd(self, address: str) -> list[str]:
         """Return the clients one of which must leave before one of `address` gets a place; empty if there is room."""

@@ -1,6 +1,6 @@
 """The part that WebSocket and HTTP share: accepts messages, and returns their answers.
 
-    sender = Sender("connection 1", ("192.168.7.7", "connection 1"))
+    sender = Sender("connection 1", ("192.168.7.7", "connection 1"), "192.168.7.7")
     waiting = await intake.put("client a", text, reader.read, sender)    # raises MessageRefused
     answers = await intake.settle(waiting)                 # in the form to send; raises MessageRefused
 
@@ -26,7 +26,7 @@ from typing import Any
 from livegym.online.stream_requests import Answer, Observed, Refusal, Request
 from livegym.serve.fair_queue import Share
 from livegym.serve.inbox import Busy, Closed, Inbox
-from livegym.serve.leases import StreamLeases
+from livegym.serve.leases import HERE, StreamLeases
 from livegym.serve.messages import MAX_ITEMS
 from livegym.serve.protocol import Message, MessageRefused, answers_of
 from livegym.serve.turnstile import Turnstile
@@ -61,6 +61,7 @@ class Sender:
 
     name: str
     share: Share  # of the server's time, which it uses
+    address: str = HERE
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ class Waiting:
 
     message: Message
     owner: str | None  # of its streams
+    address: str  # of the client
     future: Future[list[Answer]]  # which the decision loop answers
     told: asyncio.Future[None]  # done once the event loop knows that `future` is
     arrived: float  # s, by time.perf_counter
@@ -143,7 +145,7 @@ class Intake:
         message = None
         try:
             message = read(text)
-            self._leases.check(owner, message.streams)
+            self._leases.check(owner, message.streams, sender.address)
             check()
             self._check_rate(message)
             asked = self._ask([_from(sender.name, request) for request in message.requests], sender.share)
@@ -152,8 +154,9 @@ class Intake:
                 refused.about(message.id)
             self.refused += refused.kind not in ("busy", "closing")
             raise
-        waiting = Waiting(message, owner, asked, asyncio.get_running_loop().create_future(), arrived)
-        new = self._leases.take(owner, message.streams)
+        told = asyncio.get_running_loop().create_future()
+        waiting = Waiting(message, owner, sender.address, asked, told, arrived)
+        new = self._leases.take(owner, message.streams, sender.address)
         asked.add_done_callback(partial(self._returns.note, waiting, new))
         return waiting
 
@@ -162,8 +165,7 @@ class Intake:
         answers = [] if waiting.future.exception() else waiting.future.result()
         pairs = zip(waiting.message.requests, answers, strict=False)  # no answers: the message failed
         used = {request.stream for request, answer in pairs if not isinstance(answer, Refusal)}
-        self._leases.give_back(waiting.owner, set(new) - used)
-        self._leases.keep(waiting.owner, used)
+        self._leases.answered(waiting.owner, new, used, waiting.address)
         if not waiting.told.done():  # otherwise its client has left
             waiting.told.set_result(None)
 

@@ -1,24 +1,33 @@
 """Stream ownership: a stream belongs to the client that named it first, for as long as that client is present.
 
-    leases.check("client a", ["north"])    # raises MessageRefused if another client owns it
-    new = leases.take("client a", ["north"])
-    leases.leave("client a")               # any client may take north now
+    leases.connect("client a")
+    leases.check("client a", ["north"], "192.168.7.7")    # raises MessageRefused if another client owns it
+    new = leases.take("client a", ["north"], "192.168.7.7")
+    leases.answered("client a", new, {"north"}, "192.168.7.7")    # something about it was accepted: it stays leased
+    leases.leave("client a")                              # any client may take north now
 
-A WebSocket client is present until its connection ends, an HTTP client until its lease expires. All of it runs on the
-server's event loop, so nothing can happen between `check` and `take`.
+A WebSocket client is present until its connection ends, an HTTP client while it waits for an answer or has streams
+whose lease has not expired. One address may hold `ADDRESS_SHARE` of all streams. This machine's own address stands for
+many programs: there, one client may hold `CLIENT_SHARE` while another one has streams. All of it runs on the server's
+event loop, so nothing can happen between `check` and `take`.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from livegym.serve.protocol import MessageRefused
+from livegym.web.places import ADDRESS_SHARE, is_own
 
 LEASE_S = 60.0
 """How long a stream stays leased to a client after its last HTTP request."""
 MAX_STREAMS = 1024
+CLIENT_SHARE = 0.5
+"""The share of all streams that one client of this machine may hold while another client has streams."""
+HERE = "127.0.0.1"
 
 
 class StreamLeases:
@@ -28,23 +37,30 @@ class StreamLeases:
         self.max_streams = max_streams
         self._clock = clock
         self._owners: dict[str, str] = {}  # stream -> owner
-        self._until: dict[str, float] = {}  # owner -> when its lease expires
+        self._addresses: dict[str, str] = {}  # stream -> address from which it was taken
+        self._connected: set[str] = set()  # owners that stay until they leave
+        self._until: OrderedDict[str, float] = OrderedDict()  # other owner -> when its lease ends, in order
+        self._asking: Counter[str] = Counter()  # messages that are not answered yet, by owner
 
     def connect(self, owner: str) -> None:
         """Lease to `owner` until it leaves."""
-        self._until[owner] = math.inf
+        self._connected.add(owner)
+        self._until.pop(owner, None)
 
     def lease(self, owner: str) -> None:
-        """Extend the lease of `owner` to at least `LEASE_S` from now."""
-        self._until[owner] = max(self._until.get(owner, 0.0), self._clock() + LEASE_S)
+        """Extend the lease of `owner` to `LEASE_S` from now."""
+        if owner not in self._connected:
+            self._until[owner] = self._clock() + LEASE_S
+            self._until.move_to_end(owner)
 
     def leave(self, owner: str) -> None:
         """Free all streams of `owner`."""
+        self._connected.discard(owner)
         self._until.pop(owner, None)
-        self._owners = {stream: name for stream, name in self._owners.items() if name != owner}
+        self.give_back(owner, [stream for stream, name in self._owners.items() if name == owner])
 
-    def check(self, owner: str | None, streams: Iterable[str]) -> None:
-        """Check that `owner` may use `streams`; None is a client that owns nothing.
+    def check(self, owner: str | None, streams: Iterable[str], address: str = HERE) -> None:
+        """Check that `owner`, a client of `address`, may use `streams`; None is a client that owns nothing.
 
         Raises:
             MessageRefused: another client owns one of them, or there are too many streams.
@@ -63,36 +79,66 @@ class StreamLeases:
                     field="stream",
                     given=stream,
                 )
-        if len(self._owners) + new > self.max_streams and new:
-            raise MessageRefused(
-                "too_many_streams",
-                f"{len(self._owners)} streams are in use and {new} more were named; at most {self.max_streams} are "
-                "allowed. Close clients that you do not need.",
-            )
+        if new:
+            self._check_room(owner, new, address)
 
-    def take(self, owner: str | None, streams: Iterable[str]) -> list[str]:
+    def _check_room(self, owner: str | None, new: int, address: str) -> None:
+        for whose, held, most in self._shares(owner, address):
+            if held + new > most:
+                raise MessageRefused(
+                    "too_many_streams",
+                    f"{held} streams{whose} are in use and {new} more were named; at most {most} are allowed. "
+                    "Close clients that you do not need, or set online.max_streams to more on the server.",
+                )
+
+    def _shares(self, owner: str | None, address: str) -> Iterator[tuple[str, int, int]]:
+        """Yield whose streams are counted, how many are in use, and how many may be."""
+        if not is_own(address):
+            held = sum(other == address for other in self._addresses.values())
+            yield f" of your address ({address})", held, math.ceil(ADDRESS_SHARE * self.max_streams)
+        elif owner is not None:
+            held = sum(other == owner for other in self._owners.values())
+            if held < len(self._owners):
+                yield " of this client", held, math.ceil(CLIENT_SHARE * self.max_streams)
+        yield "", len(self._owners), self.max_streams
+
+    def take(self, owner: str | None, streams: Iterable[str], address: str = HERE) -> list[str]:
         """Lease the free ones of `streams` to `owner`, after `check`; return them."""
         if owner is None:
             return []
-        new = [stream for stream in streams if stream not in self._owners]
-        self._owners.update(dict.fromkeys(new, owner))
-        return new
+        self._asking[owner] += 1
+        return self._add(owner, streams, address)
 
-    def give_back(self, owner: str | None, streams: Iterable[str]) -> None:
+    def answered(self, owner: str | None, new: Iterable[str], used: Collection[str], address: str = HERE) -> None:
+        """Note that a message is answered: of its streams, `new` were taken for it, and something of `used` accepted.
+
+        The others of the `new` ones are free. Those of `used` are leased again if they were freed, because an earlier
+        request of them was refused while this one waited. An HTTP client that has no streams is forgotten.
+        """
+        if owner is None:
+            return
+        self.give_back(owner, set(new) - set(used))
+        if owner in self._connected or owner in self._until:
+            self._add(owner, used, address)
+        self._asking[owner] -= 1
+        if not self._asking[owner]:
+            del self._asking[owner]
+            if owner in self._until and owner not in self._owners.values():
+                del self._until[owner]
+
+    def give_back(self, owner: str, streams: Iterable[str]) -> None:
         """Free those of `streams` that `owner` has leased."""
         for stream in streams:
             if self._owners.get(stream) == owner:
-                del self._owners[stream]
+                del self._owners[stream], self._addresses[stream]
 
-    def keep(self, owner: str | None, streams: Iterable[str]) -> None:
-        """Lease those of `streams` that are free to `owner` again, if it is still present.
-
-        They were freed because its first request of them was refused, while later ones, which were accepted, waited.
-        """
-        if owner in self._until:
-            self.take(owner, streams)
+    def _add(self, owner: str, streams: Iterable[str], address: str) -> list[str]:
+        new = [stream for stream in streams if stream not in self._owners]
+        self._owners.update(dict.fromkeys(new, owner))
+        self._addresses.update(dict.fromkeys(new, address))
+        return new
 
     def _forget_expired(self) -> None:
         now = self._clock()
-        for owner in [owner for owner, until in self._until.items() if until <= now]:
-            self.leave(owner)
+        while self._until and next(iter(self._until.values())) <= now:
+            self.leave(next(iter(self._until)))

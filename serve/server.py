@@ -54,6 +54,7 @@ from livegym.utils.files import strict_json
 from livegym.web.access import Access, Role, address_of, role_of
 from livegym.web.gateway import Gateway
 from livegym.web.middleware import MAX_BODY
+from livegym.web.places import REQUESTS
 from livegym.web.server import ARRIVED, MAX_MESSAGE
 
 log = logging.getLogger(__name__)
@@ -66,6 +67,8 @@ SOCKETS = MAX_CLIENTS + MAX_UNHEARD + 32
 """WebSockets at once: clients and newcomers, with some room for those that close."""
 MAX_REQUESTS = 32
 """HTTP requests of one client, or of all without a client id from one address, that may wait at once."""
+MAX_REQUESTS_FROM = REQUESTS // 2
+"""HTTP requests of one address that may wait at once, whatever names they have."""
 ANSWER_S = 60.0
 """How long an HTTP request waits for a decision."""
 
@@ -112,6 +115,7 @@ class OnlineApi:
         self._clients = Clients(self._leases)  # of WebSockets
         self._numbers = itertools.count(1)
         self._requests: Counter[str] = Counter()  # HTTP requests that wait for their answers, by client
+        self._requests_from: Counter[str] = Counter()  # the same, by address: names are the clients' choice
         self._refused = 0  # HTTP requests refused before they were read
         self._turned_away = 0  # HTTP requests beyond a limit
         self._spec = description.to_dict() | {"limits": _limits(max_streams, inbox.capacity)}
@@ -199,11 +203,13 @@ class OnlineApi:
         return await self._answered(request, client, self._reader.rewards)
 
     async def _answered(self, request: Request, client: str | None, read: Callable[[bytes], Message]) -> Response:
-        asker = client or address_of(request)
+        address = address_of(request)
+        asker = client or address
         self._requests[asker] += 1
+        self._requests_from[address] += 1
         try:
             self._check_request(request, client, asker)
-            sender = Sender(f"HTTP {asker}", (*_shares(request), "HTTP", _port_of(request)))
+            sender = Sender(f"HTTP {asker}", (*_shares(request), "HTTP", _port_of(request)), address)
             waiting = await self._intake.put(client, await request.body(), read, sender, request.scope.get(ARRIVED))
             if client is not None:
                 self._leases.lease(client)
@@ -214,9 +220,10 @@ class OnlineApi:
             headers = {} if refused.retry_after is None else {"retry-after": str(math.ceil(refused.retry_after))}
             return _json(refused.text(), refused.status, headers)
         finally:
-            self._requests[asker] -= 1
-            if not self._requests[asker]:
-                del self._requests[asker]
+            for counts, who in ((self._requests, asker), (self._requests_from, address)):
+                counts[who] -= 1
+                if not counts[who]:
+                    del counts[who]
 
     async def _sent(self, waiting: Waiting) -> None:
         self._intake.sent(waiting)
@@ -227,9 +234,15 @@ class OnlineApi:
         if problem is not None:
             self._refused += 1
             raise problem
-        if self._requests[asker] > MAX_REQUESTS:
-            self._turned_away += 1
-            raise MessageRefused("busy", f"{MAX_REQUESTS} requests are waiting already. Use the WebSocket.", RETRY_S)
+        address = address_of(request)
+        for count, most, whose in (
+            (self._requests[asker], MAX_REQUESTS, ""),
+            (self._requests_from[address], MAX_REQUESTS_FROM, f" of your address ({address})"),
+        ):
+            if count > most:
+                self._turned_away += 1
+                text = f"{most} requests{whose} are waiting already. Use the WebSocket."
+                raise MessageRefused("busy", text, RETRY_S)
 
     def _problem_of(self, request: Request, client: str | None) -> MessageRefused | None:
         if role_of(request) is Role.SPECTATOR:
@@ -250,9 +263,10 @@ class OnlineApi:
             await socket.send_denial_response(refusal)
             return
         source = f"connection {next(self._numbers)}"
-        owner, sender = socket.query_params.get("client") or source, Sender(source, (*_shares(socket), source))
+        owner, address = socket.query_params.get("client") or source, address_of(socket)
+        sender = Sender(source, (*_shares(socket), source), address)
         connection = StreamConnection(socket, owner, self._intake, self._reader, sender, self._clients)
-        self._clients.enter(owner, connection, address_of(socket))  # before the first await, so that the limits hold
+        self._clients.enter(owner, connection, address)  # before the first await, so that the limits hold
         try:
             await socket.accept()
             ending = await connection.run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -398,6 +399,10 @@ def test_the_document_connects_cartpole_and_the_run_goes_on(tmp_path):
         assert learned["buffer"]["added"] >= 399
         assert learned["run"].startswith("CartPole-v1_continuous_")
         assert serving.end() == 0
+    (plots,) = tmp_path.glob("runs/CartPole-v1_continuous_*/history.json")
+    times = json.loads(plots.read_text())["recent"]["t"]
     with Serving(tmp_path, *resume.split()[2:], "streamPort=0", name="again") as again:
         assert again.until(lambda s: s["serving"]["version"] > 1)["buffer"]["added"] >= 399
         assert again.end() == 0
+    assert 0 < len(times) < len(later := json.loads(plots.read_text())["recent"]["t"])
+    assert later[: len(times)] == times  # the plots go on

@@ -95,7 +95,7 @@ def test_a_benchmark_runs_at_toy_size(name):
 
 def test_an_assault_says_which_budgets_are_missed():
     """The latency of its docstring was never checked."""
-    calm = {"p99": 8.0, "lost": 0, "refused": 0}
+    calm = {"p99": 8.0, "lost": 0, "refused": 0, "accepted": 1}
     good = {"nothing": calm, "spinning": calm, "churn": {**calm, "p99": 23.9}}
     slow = {**good, "churn": {**calm, "p99": 25.0}}
     assert missed([good] * 2 + [slow], [2.9, 3.0, 9.0]) == []  # medians over the rounds
@@ -105,6 +105,10 @@ def test_an_assault_says_which_budgets_are_missed():
     assert missed([good, {**good, "nothing": {**calm, "lost": 2, "refused": 1}}], [1.0]) == [
         "beside nothing: 2 lost; allowed: none", "beside nothing: 1 refused; allowed: none",
     ]  # fmt: skip
+    only_refused = {**good, "churn": {**calm, "accepted": 0}, "names": {**calm, "accepted": 0}}
+    assert missed([{**good, "names": calm}, only_refused], [1.0]) == [
+        "beside names: the server accepted none of its messages in a round, so it was no attack"
+    ]
 
 
 def test_a_copy_counts_the_bytes_that_rsync_transfers_and_those_that_are_there(tmp_path):

@@ -57,7 +57,8 @@ def test_the_limits_are_the_codes():
     assert table["waiting requests of all clients"].startswith(f"{CAPACITY};")
     assert table["clients"] == (
         f"{clients.MAX_CLIENTS} WebSockets, {server.MAX_REQUESTS} HTTP requests of each; one address: "
-        f"{places.ADDRESS_SHARE * clients.MAX_CLIENTS:g} WebSockets, this machine's own {clients.MAX_CLIENTS}"
+        f"{places.ADDRESS_SHARE * clients.MAX_CLIENTS:g} WebSockets, this machine's own {clients.MAX_CLIENTS}; "
+        f"each address: {server.MAX_REQUESTS_FROM} HTTP requests"
     )
     assert f"503 if {places.REQUESTS} requests or {server.SOCKETS} WebSockets are being" in " ".join(TEXT.split())
     assert f"up to {ROWS} of them (or one message with more), even those of other clients" in " ".join(TEXT.split())
@@ -69,6 +70,10 @@ def test_the_limits_are_the_codes():
     assert f"if that was {clients.QUIET_S:g} s" in table["silence"]
     assert table["connections without a request yet"].startswith(f"{MAX_WAITING};")
     assert table["streams"] == f"`online.max_streams`, {OnlineConfig().max_streams}"
+    far, near = (share * OnlineConfig().max_streams for share in (places.ADDRESS_SHARE, leases.CLIENT_SHARE))
+    assert table["streams of one address"] == (
+        f"three quarters of them, {far:g}; on this machine each client: half, {near:g}, while another one has streams"
+    )
     assert f"for {connection.SEND_S:g} s" in table["unread answers"]
     assert table["meaningless messages"].startswith(f"{connection.REFUSALS} ")
     assert f"for {leases.LEASE_S:g} s after each request" in " ".join(TEXT.split())

@@ -347,11 +347,64 @@ class TestClaims:
             leases.check("b", ["east"])
         assert caught.value.kind == "too_many_streams"
         leases.check("a", ["north"])  # its own are no new ones
+        assert "Close clients that you do not need, or set online.max_streams to more" in str(caught.value)
         leases.give_back("b", ["south"])  # not b's
         with pytest.raises(MessageRefused):
             leases.check("b", ["east"])
         leases.give_back("a", ["south"])
         leases.check("b", ["east"])
+
+    def test_a_client_of_this_machine_has_all_streams_until_another_one_comes(self):
+        leases = StreamLeases(max_streams=4)
+        for owner in ("a", "b"):
+            leases.connect(owner)
+        leases.check("a", "1234")
+        leases.take("b", "x")
+        with pytest.raises(MessageRefused, match=r"0 streams of this client are in use and 3 more .* at most 2 are"):
+            leases.check("a", "123")
+        leases.take("a", "12")
+        leases.check("a", "12")  # its own are no new ones
+        leases.check("c", "3")
+        with pytest.raises(MessageRefused, match="2 streams of this client are in use and 1 more"):
+            leases.check("a", "3")
+        leases.leave("b")
+        leases.check("a", "34")
+
+    def test_the_streams_of_an_address_are_those_taken_from_it(self):
+        leases = StreamLeases(max_streams=4)
+        leases.connect("a")
+        leases.take("a", "12", "192.0.2.1")
+        leases.take("a", "1x", "192.0.2.2")
+        leases.check("b", "3", "192.0.2.1")
+        for who in ("a", "b", None):
+            with pytest.raises(MessageRefused, match="at most"):
+                leases.check(who, "34", "192.0.2.1")
+        leases.give_back("a", "1")
+        leases.check("b", "34", "192.0.2.1")
+        leases.leave("a")
+        with pytest.raises(MessageRefused, match=r"0 streams of your address .* at most 3 are"):
+            leases.check("b", "3456", "192.0.2.1")
+
+    def test_a_client_that_got_no_stream_is_forgotten_with_its_last_answer(self, leases):
+        for name in ("a", "b"):
+            leases.take(name, ["north"])
+            leases.lease(name)
+        leases.answered("a", ["north"], set())
+        assert list(leases._until) == ["b"]
+        new = leases.take("b", ["north"])
+        leases.answered("b", [], set())
+        assert leases._until
+        leases.answered("b", new, {"north"})
+        assert (leases._owners, list(leases._until)) == ({"north": "b"}, ["b"])
+        assert not leases._asking
+
+    def test_leases_end_in_the_order_of_the_last_requests(self, leases, now):
+        for now[0], name in enumerate("abca"):
+            leases.take(name, [name] if len(leases._owners) < 2 else [])
+            leases.lease(name)
+        now[0] = LEASE_S + 1
+        leases.check("d", ["b"])
+        assert (list(leases._until), leases._owners) == (["c", "a"], {"a": "a"})
 
     def test_a_client_without_a_name_keeps_nothing(self, leases):
         assert leases.take(None, ["north"]) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import gc
 import json
 import logging
@@ -483,18 +484,21 @@ class TestPlacesAndRates:
     """One client's silence or hurry is no other's trouble."""
 
     def test_a_client_that_never_says_anything_valid_is_disconnected(self, serve, monkeypatch):
-        monkeypatch.setattr(connection, "SILENT_S", 0.5)
+        """What a client is told that sent nonsense in time: `test_clients.py`, without a clock."""
         served = serve()
 
         async def drive():
-            async with served.socket() as silent, served.socket() as nonsense, served.socket() as speaks:
+            async with served.socket() as speaks:
                 await ask(speaks, observe())
-                assert (await ask(nonsense, "{}"))["type"] == "error"
-                endings = await ended(silent), await ended(nonsense)
+                monkeypatch.setattr(connection, "SILENT_S", 0.05)
+                async with served.socket() as silent, served.socket() as nonsense:
+                    with contextlib.suppress(ConnectionClosed):  # its time is over already
+                        await nonsense.send("{}")
+                    endings = await ended(silent), await ended(nonsense)
                 return endings, await ask(speaks, observe())
 
         endings, decision = asyncio.run(drive())
-        assert endings == ((1008, "no valid message within 0.5 s"),) * 2
+        assert endings == ((1008, "no valid message within 0.05 s"),) * 2
         assert decision["type"] == "decision"
 
     def test_if_all_places_are_taken_the_client_that_was_silent_longest_gives_way(self, serve, monkeypatch):
@@ -614,6 +618,44 @@ class TestPlacesAndRates:
                 return refused.status_code, (await other).status_code, [(await task).status_code for task in held]
 
         assert asyncio.run(drive()) == (503, 200, [200, 200])
+
+    def test_requests_under_many_names_leave_room_for_other_addresses(self, serve, monkeypatch):
+        """Each request had a new name, and so they held all places of HTTP requests."""
+        monkeypatch.setattr(server, "MAX_REQUESTS_FROM", 2)
+        monkeypatch.setattr(server, "address_of", lambda request: request.headers["x-test-address"])
+        served = serve()
+
+        async def drive():
+            async with httpx.AsyncClient(base_url=f"{served.address}/online/v1", trust_env=False) as http:
+
+                def asked(number, address):
+                    body = {"v": 1, "observations": [{"stream": f"s{number}", "obs": [0, 0, 0, 0]}]}
+                    given = {"json": body, "headers": {"x-test-address": address}}
+                    return asyncio.create_task(http.post(f"/observe?client=name-{number}", **given))
+
+                served.loop.go.clear()
+                held = [asked(k, "192.0.2.1") for k in range(2)]
+                await until_async(lambda: served.api.counts()["clients"] == 2)
+                refused = await asked(2, "192.0.2.1")
+                held.append(asked(3, "192.0.2.2"))
+                await until_async(lambda: served.api.counts()["clients"] == 3)
+                served.loop.go.set()
+                return refused, [(await task).status_code for task in held]
+
+        refused, served_ones = asyncio.run(drive())
+        assert (refused.status_code, served_ones) == (503, [200] * 3)
+        assert "2 requests of your address (192.0.2.1) are waiting already" in refused.json()["message"]
+        assert not served.api._requests_from
+
+    def test_names_that_own_no_stream_are_not_kept(self, serve):
+        """Each was kept for a minute, and all were looked through for each message of every client."""
+        served = serve()
+        content = {"v": 1, "rewards": [{"stream": "free", "decision": 1, "reward": 0.0}]}
+        with served.http() as http:
+            kinds = [http.post(f"/reward?client=new-{k}", json=content).json()["answers"][0]["kind"] for k in range(5)]
+        assert kinds == ["unknown"] * 5
+        assert posted(served, "north", "me")["type"] == "decision"
+        assert list(served.api._leases._until) == ["me"]
 
     def test_a_stream_that_is_too_fast_is_told_when_to_resend_and_others_are_not_slowed(self, serve):
         served = serve(stream_rate=0.01)  # and 64 at once

@@ -79,14 +79,15 @@ class Places:
 
 def share_of(address: str) -> float:
     """Return the share of all places that one address may hold."""
-    return 1.0 if _is_own(address) else ADDRESS_SHARE
+    return 1.0 if is_own(address) else ADDRESS_SHARE
 
 
 def _names(address: str, role: Role | None) -> tuple[str, str, str]:
     return "", f"role {role}", f"address {address}"
 
 
-def _is_own(address: str) -> bool:
+def is_own(address: str) -> bool:
+    """Return whether an address is this machine's own."""
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
