@@ -56,6 +56,7 @@ def made(config, tmp_path, monkeypatch):
         writer = ReplayWriter(run.replay_file, layout_of(SPEC, None), settings.online.buffer_capacity)
         for number in range(100):
             writer.add(experience(number))
+        writer.tell_reward_limit(settings.task.max_reward)
         return run, settings
 
     yield make
