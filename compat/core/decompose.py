@@ -193,7 +193,7 @@ def _read(file: Path) -> list[Piece]:
     try:
         with np.load(file, allow_pickle=False) as arrays:
             return [Piece(arrays[f"v{number}"], arrays[f"f{number}"]) for number in range(len(arrays.files) // 2)]
-    except NOT_THERE:  # a folder that cannot be used is named when pieces are to be kept in it
+    except NOT_THERE:  # _keep names a folder that cannot be used
         return []
     except (OSError, ValueError, LookupError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         log.warning("%s: these convex pieces cannot be read (%s), so they are computed again", file, error)
