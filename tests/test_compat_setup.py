@@ -252,7 +252,7 @@ def test_the_number_of_records_of_an_asset_is_checked(tmp_path):
 
 
 def test_masses_that_are_drawn_for_thousands_of_robots_are_not_compared_body_by_body(tmp_path, monkeypatch):
-    """Only a body whose inertia was changed is looked at closely, and after the start only one that would be refused."""
+    """Only a body with another inertia is looked at closely, and after the start only one that would be refused."""
     sim = scenes.scene(scenes.asset(tmp_path, scenes.WALKER), 3)
     closely = []
     monkeypatch.setattr(properties, "_multiple", lambda *given: closely.append(given) or True)
