@@ -13,6 +13,7 @@ from torch import Tensor
 from livegym.sim.base import Snapshot
 from livegym.sim.lines import Lines
 from livegym.utils.errors import did_you_mean
+from livegym.utils.words import count
 
 log = logging.getLogger(__name__)
 GROUP = "group"
@@ -207,5 +208,5 @@ def _agree(there: Mapping[str, tuple], here: Mapping[str, tuple]) -> bool:
 
 
 def _said(make_ups: Mapping[str, tuple]) -> str:
-    counts = ", ".join(str(shape[0]) for shape, _ in make_ups.values())
-    return f"{len(make_ups)} make-ups of {counts} environments"
+    each = " and ".join(count(shape[0], "environment") for shape, _ in make_ups.values())
+    return f"{count(len(make_ups), 'make-up')} ({each})"
