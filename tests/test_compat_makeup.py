@@ -317,3 +317,13 @@ def test_an_environment_without_actors_has_no_rows():
     sim.tensors.refresh("root")
     assert root.shape == (2, 13)
     np.testing.assert_allclose(root[:, 9], -G * H, rtol=1e-5)
+
+
+def test_lines_are_of_the_environments_that_are_asked_for_and_in_the_picture():
+    foreign = of_shapes(CUBE, BALL, CUBE)
+    for env in foreign._made.envs:
+        foreign._made.lines.add(env, 1, [env.index, 0, 0, 0, 0, 1], [1, 0, 0])
+    for asked, shown in (([2, 1], [2]), ([1], []), (range(9), [0, 2])):
+        lines = foreign.lines_of(asked)
+        assert lines.envs.tolist() == lines.ends[:, 0, 0].tolist() == shown
+    assert foreign.lines.envs.tolist() == [0, 2]

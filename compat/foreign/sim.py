@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -103,8 +103,12 @@ class ForeignSim:
     @property
     def lines(self) -> Lines:
         """The lines that the task has added, of the environments in the picture."""
-        lines = Lines(*self._made.lines.present)
-        return lines if len(self._groups) == 1 else lines.where(np.isin(lines.envs, self._groups[0].ids))
+        return self.lines_of(range(self.num_envs))
+
+    def lines_of(self, env_ids: Collection[int]) -> Lines:
+        """Those of some environments, without looking at the others."""
+        here = env_ids if len(self._groups) == 1 else np.intersect1d([*env_ids], self._groups[0].ids).tolist()
+        return Lines(*self._made.lines.of(here))
 
     def show_lines(self, who: Hashable, shown: bool) -> None:
         """Tell whether `who` draws `lines` from the next step on. While none does, the task's viewer is false."""
