@@ -3,7 +3,8 @@
     with_upstream_keys(["task=dexrobot_isaac-BlindGrasping", "env.box.mass=0.2", "env.numEnvs=64"])
     # ["task=dexrobot_isaac-BlindGrasping", "task.params.env.box.mass=0.2", "numEnvs=64"]
 
-Livegym's own keys come first, then the task's, then those of the run wherever the project has them.
+Livegym's own keys come first, also under the names that the project has for them, such as `env.numEnvs`. Then come the
+task's, then those of the run wherever the project has them.
 `task.env.box=...`, as IsaacGymEnvs has it, means the same as `env.box=...`.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from livegym.projects import registry
 from livegym.projects.checkout import Checkout
@@ -23,8 +24,6 @@ from livegym.utils.log import log_before_setup
 log = logging.getLogger(__name__)
 SETTING = re.compile(r"([A-Za-z]\w*(?:\.\w+)+)(=.*)", re.S)
 """A dotted key and its value."""
-COUNTS = {"env.numEnvs": "numEnvs", "env.num_envs": "numEnvs"}
-"""Keys of a task's own configuration that livegym decides: it makes the environments."""
 OF_THE_RUN = ("numEnvs", "seed", "device", "viewer")
 """Keys of livegym that are meant wherever a project has them, if its task has no such key."""
 
@@ -35,9 +34,12 @@ def with_upstream_keys(arguments: Sequence[str]) -> list[str]:
     task = next((text.partition("=")[2] for text in reversed(arguments) if text.startswith("task=")), "")
     if not isinstance(project, Checkout) or task not in project.tasks or not any(map(_unknown, arguments)):
         return [*arguments]
-    with registry.part("tasks", task).running("has a configuration that cannot be read"):
+    from livegym.compat.foreign.task import decided_here  # imports torch, which --help need not wait for
+
+    part = registry.part("tasks", task)
+    with part.running("has a configuration that cannot be read"):
         schema = Schema(params=TASKS[task].Params)
-    return [_ours(argument, schema) for argument in arguments]
+    return [_ours(argument, schema, decided_here(part)) for argument in arguments]
 
 
 def _unknown(argument: str) -> re.Match[str] | None:
@@ -46,14 +48,14 @@ def _unknown(argument: str) -> re.Match[str] | None:
     return None if typed is None or typed[1].startswith("hydra.") or _has(Schema(), typed[1]) else typed
 
 
-def _ours(argument: str, schema: Schema) -> str:
+def _ours(argument: str, schema: Schema, decided: Mapping[str, str]) -> str:
     typed = _unknown(argument)
     if typed is None:
         return argument
     key = typed[1].removeprefix("task.")
     word = typed[1].rpartition(".")[2]
     places = (
-        *([COUNTS[key]] if key in COUNTS else []),
+        *([decided[key]] if key in decided else []),
         f"task.params.{typed[1]}",
         f"task.params.{key}",
         *([word] if word in OF_THE_RUN else []),

@@ -39,6 +39,8 @@ ABSENT = {
 """Libraries that modules of foreign checkouts import and most tasks never use -> what they are for."""
 CATCHING = ("ImportError", "ModuleNotFoundError", "Exception", "BaseException")
 """The names in a handler of a failed import."""
+LEAVING = frozenset({"exit", "quit", "sys.exit", "os._exit"})
+"""Functions that end the program."""
 LIBRARIES = ("site-packages", "dist-packages")
 """Folders of installed libraries, which may be in a virtual environment in a checkout."""
 
@@ -107,7 +109,7 @@ class _Loguru(MetaPathFinder):
 class _Absent(MetaPathFinder, Loader):
     """The libraries in `ABSENT`, as modules that fail by name as soon as one of their names is used.
 
-    Code that is ready for an ImportError gets one: `try: import wandb`, `importlib.util.find_spec("wandb")`.
+    Code that continues after an ImportError gets one: `try: import wandb`, `importlib.util.find_spec("wandb")`.
     """
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
@@ -124,7 +126,7 @@ class _Absent(MetaPathFinder, Loader):
 
 
 def _can_do_without(frame: FrameType | None) -> bool:
-    """Whether the code that asks for a module, above a frame of the import system, catches that it is not there."""
+    """Whether the code that asks for a module, above a frame of the import system, continues if it is not there."""
     while frame is not None and (frame.f_code.co_filename.startswith("<frozen importlib") or _is_importlib(frame)):
         if frame.f_code is importlib.util.find_spec.__code__:
             return True
@@ -144,9 +146,15 @@ def _is_importlib(frame: FrameType) -> bool:
 
 
 def _catches(handler: ast.ExceptHandler) -> bool:
-    """Whether a handler is for a failed import."""
+    """Whether a handler is for a failed import, and continues without what was to be imported."""
     named = "" if handler.type is None else ast.unparse(handler.type)
-    return not named or any(word in CATCHING for word in re.findall(r"\w+", named))
+    return (not named or any(word in CATCHING for word in re.findall(r"\w+", named))) and not _gives_up(handler)
+
+
+def _gives_up(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler may raise, or end the program: it asks for the library, in words of its own."""
+    calls = [ast.unparse(node.func) for node in ast.walk(handler) if isinstance(node, ast.Call)]
+    return any(isinstance(node, ast.Raise) for node in ast.walk(handler)) or not LEAVING.isdisjoint(calls)
 
 
 class _AbsentModule(ModuleType):

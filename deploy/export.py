@@ -43,6 +43,7 @@ from livegym.rundir.select import read_selected
 from livegym.schema import RandomizationConfig
 from livegym.schema.settled import SettledConfig
 from livegym.schema.train import TrainConfig
+from livegym.sim.rounding import possible
 from livegym.tasks import TASKS
 from livegym.tasks.build import make_env
 from livegym.tasks.env import Env
@@ -208,7 +209,7 @@ def _export(source: Source, env: Env | None, path: Path) -> list[str]:
     base = describe(env, source.origin) if env is not None else describe_spec(spec, source.origin)
     interface, law = complete(base, controller, env)
     data = to_onnx(controller, metadata_of(interface, law))
-    model = env.sim.model_xml() if env is not None and config.exportModel else None
+    model = possible(env.sim.model_xml()) if env is not None and config.exportModel else None
     with _staged(path, data) as temporary, _model_beside(path, model):
         checked = verify(open_onnx(read_bytes(temporary), controller.outputs), controller, policy, env, config.seed)
         commit_new(temporary, path)

@@ -289,10 +289,21 @@ def _table(tree: ast.Module) -> dict[str, str]:
     }
 
 
+def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a module, with those in a `try`: its body comes last, because it counts if it can be run."""
+    for node in body:
+        if isinstance(node, ast.Try):
+            for handler in node.handlers:
+                yield from _statements(handler.body)
+            yield from _statements([*node.body, *node.orelse, *node.finalbody])
+        else:
+            yield node
+
+
 def imported(tree: ast.Module, package: str) -> dict[str, Origin]:
-    """Imported name -> what it stands for, of the imports at the top of a package's __init__."""
+    """Imported name -> what it stands for, of the imports at the top of a package's __init__ and in a `try` there."""
     found: dict[str, Origin] = {}
-    for node in tree.body:
+    for node in _statements(tree.body):
         if isinstance(node, ast.ImportFrom):
             parts = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             module = ".".join([*parts, *([node.module] if node.module else [])])

@@ -27,7 +27,7 @@ overwrites them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -227,7 +227,11 @@ class Simulator(ABC):
 
     @property
     def lines(self) -> Lines:
-        """The lines that belong to the present state, of all environments. An engine without lines has none."""
+        """The lines that belong to the present state, of all environments."""
+        return self.lines_of(range(self.num_envs))
+
+    def lines_of(self, env_ids: Collection[int]) -> Lines:
+        """Those of some environments, without looking at the others. An engine without lines has none."""
         return NO_LINES
 
     def show_lines(self, who: Hashable, shown: bool) -> None:  # noqa: B027 - engines without lines make none

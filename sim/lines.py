@@ -1,8 +1,8 @@
 """Lines that are drawn with a state: arrays of segments, each with its environment and its colour.
 
-    sim.show_lines("window", True)       # from the next step on
-    lines = sim.lines.of([3, 0])         # of environment 3, then of environment 0
-    lines.ends[lines.envs == 0]          # (k, 2, 3) m: those of environment 3
+    sim.show_lines("window", True)             # from the next step on
+    lines = sim.lines_of([3, 0]).of([3, 0])    # of environment 3, then of environment 0
+    lines.ends[lines.envs == 0]                # (k, 2, 3) m: those of environment 3
 
 The simulation makes them, and window, page and videos draw them with the same state. Arrays are never changed in place,
 so they may be handed to other threads.

@@ -33,6 +33,7 @@ from livegym.schema import DriveConfig
 from livegym.sim.assets import make_absolute
 from livegym.sim.base import APPLIED
 from livegym.sim.drives import Held, apply_drives, held_by_delays
+from livegym.sim.rounding import possible
 from livegym.utils.errors import UserError, did_you_mean, not_one_of
 
 log = logging.getLogger(__name__)
@@ -249,7 +250,7 @@ def compiled(model_xml: str) -> mujoco.MjModel:
     """
     try:
         with warnings_logged_once():
-            model = mujoco.MjSpec.from_string(model_xml).compile()
+            model = mujoco.MjSpec.from_string(possible(model_xml)).compile()
     except ValueError as error:
         raise UserError(f"the simulator's model cannot be compiled again: {' '.join(str(error).split())}") from error
     forget_meshes()

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from livegym.sim.base import Simulator
+from livegym.sim.rounding import possible
 from livegym.utils.files import atomic_write_bytes
 
 log = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ class StateRecorder:
             file = self.path / f"step_{step:09d}_env_{env}.npz"
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
-                _write_complete(file, self._states(env) | {"env": env, "step": step, "model_xml": model_xml})
+                _write_complete(file, self._states(env) | {"env": env, "step": step, "model_xml": possible(model_xml)})
             except OSError as error:
                 log.warning("the last states of environment %d were not saved: %s", env, error)
                 break

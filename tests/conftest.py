@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import anyio._backends._asyncio
+import hypothesis
 import pytest
 import torch
 from omegaconf import DictConfig
@@ -29,6 +30,11 @@ LONG = frozenset((Path(__file__).parent / "long_tests.txt").read_text().splitlin
 """Slow tests of more than 11 s, whose subject shorter ones also touch: `make test-full` runs them."""
 
 CHECKOUT = pytest.StashKey[Checkout]()
+
+
+# a machine that stands still for 0.2 s must not fail a test
+hypothesis.settings.register_profile("house", hypothesis.settings.default, deadline=None)
+hypothesis.settings.load_profile("house")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -93,6 +93,15 @@ def test_without_the_library_a_warning_names_mesh_and_remedy(folder, caplog, mon
     assert "pip install 'livegym[convex]'" in caplog.text
 
 
+def test_a_mesh_without_readable_objects_and_without_the_library_has_both_warnings(folder, caplog, monkeypatch):
+    monkeypatch.setitem(sys.modules, "coacd", None)
+    monkeypatch.setattr(decompose, "_objects", lambda path: int("odd"))
+    options = AssetOptions(vhacd_enabled=True, convex_decomposition_from_submeshes=True)
+    assert [decompose.pieces(folder / "trough.obj", options) for _ in range(2)] == [[], []]
+    assert caplog.text.count("its triangles cannot be read") == 1
+    assert caplog.text.count("coacd is not installed") == 1
+
+
 def test_kept_pieces_are_used_without_the_library(folder):
     options = AssetOptions(vhacd_enabled=True)
     file = decompose._cache() / f"{decompose._digest(folder / 'trough.obj', options.vhacd_params)}.npz"
@@ -130,6 +139,7 @@ def test_pieces_that_cannot_be_kept_are_used_all_the_same(folder, caplog, monkey
     with caplog.at_level(logging.WARNING):
         assert rest(folder, vhacd_enabled=True) == (pytest.approx(INSIDE, abs=2e-3), 3)
     assert "cannot be kept" in caplog.text
+    assert "cannot be read" not in caplog.text  # there are none to be read
     assert "XDG_CACHE_HOME=<folder>" in caplog.text
 
 
@@ -161,14 +171,23 @@ def test_a_mesh_that_has_no_readable_triangles_is_one_hull_and_a_warning_names_i
     assert "Next: convert it to .obj" in caplog.text
 
 
-def test_names_of_pieces_and_of_meshes_never_meet(folder, monkeypatch):
-    """The first mesh is link_1, and the second, link, has pieces."""
-    (folder / "link_1.obj").write_text((folder / "trough.obj").read_text())
-    (folder / "link.obj").write_text((folder / "trough.obj").read_text())
+@pytest.mark.parametrize("stems", [("link_1", "link"), ("link", "link_0")])
+def test_names_of_pieces_and_of_meshes_never_meet(stems, folder, monkeypatch):
+    """Only link has pieces."""
+    for stem in stems:
+        (folder / f"{stem}.obj").write_text((folder / "trough.obj").read_text())
     monkeypatch.setattr(decompose, "pieces", lambda path, options: boxes() if path.stem == "link" else [])
     meshes = Meshes(mujoco.MjSpec(), AssetOptions())
-    names = [name for stem in ("link_1", "link") for name in meshes.names_of(folder / f"{stem}.obj", np.ones(3))]
+    names = [name for stem in stems for name in meshes.names_of(folder / f"{stem}.obj", np.ones(3))]
     assert len(set(names)) == len(names) == 4
+
+
+def test_names_of_pieces_are_those_of_runs_that_are_resumed(folder):
+    """They are part of the model, by whose digest a state is refused."""
+    file = decompose._cache() / f"{decompose._digest(folder / 'trough.obj', AssetOptions().vhacd_params)}.npz"
+    decompose._keep(file, boxes())
+    asset = load_asset(str(folder), "trough.urdf", AssetOptions(vhacd_enabled=True))
+    assert [asset.model.mesh(number).name for number in range(3)] == ["trough_0_0", "trough_0_1", "trough_0_2"]
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import compat_scenes as scenes
 import mujoco
 import numpy as np
@@ -224,9 +226,9 @@ CUBE, BALL = cube(0.2), sphere(0.1, AssetOptions())
 @pytest.mark.parametrize(
     ("assets", "there"),
     [
-        ((CUBE, CUBE, CUBE), "1 make-ups of 3 environments"),
-        ((CUBE, BALL, BALL), "2 make-ups of 1, 2 environments"),
-        ((CUBE, BALL, CUBE), "2 make-ups of 2, 1 environments"),
+        ((CUBE, CUBE, CUBE), "1 make-up (3 environments)"),
+        ((CUBE, BALL, BALL), "2 make-ups (1 environment and 2 environments)"),
+        ((CUBE, BALL, CUBE), "2 make-ups (2 environments and 1 environment)"),
     ],
 )
 def test_a_state_of_other_make_ups_is_refused_before_anything_is_restored(assets, there):
@@ -235,7 +237,8 @@ def test_a_state_of_other_make_ups_is_refused_before_anything_is_restored(assets
     heavier[0].mass = 7.0
     properties.set_bodies(other._made, other._made.envs[2].actors[0], heavier, True)
     before = other.snapshot(torch.arange(3))
-    with pytest.raises(ValueError, match=f"the state has {there}, and there are 2 make-ups of 2, 1 environments here"):
+    here = "2 make-ups (2 environments and 1 environment)"
+    with pytest.raises(ValueError, match=re.escape(f"the state has {there}, and there are {here} here")):
         other.restore(saved)
     after = other.snapshot(torch.arange(3)).arrays
     assert after.keys() == before.arrays.keys()
@@ -314,3 +317,13 @@ def test_an_environment_without_actors_has_no_rows():
     sim.tensors.refresh("root")
     assert root.shape == (2, 13)
     np.testing.assert_allclose(root[:, 9], -G * H, rtol=1e-5)
+
+
+def test_lines_are_of_the_environments_that_are_asked_for_and_in_the_picture():
+    foreign = of_shapes(CUBE, BALL, CUBE)
+    for env in foreign._made.envs:
+        foreign._made.lines.add(env, 1, [env.index, 0, 0, 0, 0, 1], [1, 0, 0])
+    for asked, shown in (([2, 1], [2]), ([1], []), (range(9), [0, 2])):
+        lines = foreign.lines_of(asked)
+        assert lines.envs.tolist() == lines.ends[:, 0, 0].tolist() == shown
+    assert foreign.lines.envs.tolist() == [0, 2]

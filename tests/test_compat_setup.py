@@ -249,3 +249,22 @@ def test_the_number_of_records_of_an_asset_is_checked(tmp_path):
     for body in (-1, 3):
         with pytest.raises(UserError, match=rf"body {body} of robot\.xml, which has 3 bodies"):
             gym.create_asset_force_sensor(asset, body, gymapi.Transform())
+
+
+def test_masses_that_are_drawn_for_thousands_of_robots_are_not_compared_body_by_body(tmp_path, monkeypatch):
+    """Only a body with another inertia is looked at closely, and after the start only one that would be refused."""
+    sim = scenes.scene(scenes.asset(tmp_path, scenes.WALKER), 3)
+    closely = []
+    monkeypatch.setattr(properties, "_multiple", lambda *given: closely.append(given) or True)
+    for env in sim.envs:
+        records = properties.get_bodies(env.actors[0])
+        records[0].mass += 0.1 * env.index
+        properties.set_bodies(sim, env.actors[0], records, True)
+    assert properties.uneven_bodies(sim) == []
+    assert len(closely) == 2
+    sim.compile()
+    closely.clear()
+    records = properties.get_bodies(sim.envs[1].actors[0])
+    records[0].mass, records[1].com = 9.0, Vec3(0.1, 0.1, 0.1)
+    properties.set_bodies(sim, sim.envs[1].actors[0], records, True)
+    assert closely == []

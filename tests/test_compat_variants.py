@@ -12,12 +12,11 @@ import os
 import numpy as np
 import pytest
 
-from livegym.compat.core import attractors, properties, tendons
+from livegym.compat.core import attractors, properties, scene, tendons
 from livegym.compat.core.asset import AssetModel, box, load_asset
 from livegym.compat.core.drives import EFFORT, POS
 from livegym.compat.core.enums import AXIS_ALL
 from livegym.compat.core.fields import SIZES, SPRINGS
-from livegym.compat.core.group import processors
 from livegym.compat.core.makeup import make_ups
 from livegym.compat.core.scene import MANY, Sim
 from livegym.compat.core.values import AssetOptions, AttractorProperties, PlaneParams, Vec3
@@ -189,7 +188,7 @@ def attracted_apart(count: int) -> Sim:
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinity")
 def test_threads_are_the_processors_that_the_process_may_use(monkeypatch):
+    monkeypatch.setattr(scene, "_THREADS", [0])
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3, 5, 7})
-    sim = attracted_apart(1)
-    assert processors() == 3
-    assert sim.engine.batch.nthread == 1  # no more than environments
+    asset = box(0.1, 0.1, 0.1, AssetOptions())
+    assert [scenes.scene(asset, count).engine.batch.nthread for count in (4, 2)] == [3, 2]  # no more than environments

@@ -187,6 +187,22 @@ def choose(cfg, *args, **kwargs):
     kind = {module.__name__: Pendulum for module in (np, nn, os.path, swing)}["torch.nn"]
     return kind(cfg, *args, **kwargs)
 """
+READABLE = """
+from typing import TYPE_CHECKING
+
+try:
+    from .swing import Swing
+except ImportError:
+    from .crawler import Crawler as Swing
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+
+def choose(cfg: DictConfig, *args: object, **kwargs) -> BaseTask:
+    kind: type[BaseTask] = Swing
+    return kind(cfg, *args, **kwargs)
+"""
 NEEDS_MORE = """
 from .swing import Swing
 
@@ -221,6 +237,12 @@ def test_a_function_that_needs_more_than_imports_says_what(tmp_path):
     said = r"tasks/__init__\.py: the function choose needs KINDS, which this file"
     with fresh_modules("toys"), project(folder), pytest.raises(UserError, match=said):
         made(task="toys:choose", num_envs=2)
+
+
+def test_a_function_that_chooses_does_not_need_the_names_of_its_annotations(tmp_path):
+    folder = with_tasks(tmp_path, "__init__.py", READABLE, "choose")
+    with fresh_modules("toys"), project(folder):
+        assert type(made(task="toys:choose", num_envs=2)._loaded.env).__name__ == "Swing"
 
 
 @pytest.mark.parametrize(("file", "dots"), [("__init__.py", "."), ("more/__init__.py", "..")])

@@ -8,6 +8,7 @@ import pytest
 
 from livegym.cfg.compose import compose
 from livegym.cfg.typed import to_typed
+from livegym.compat.core import lines
 from livegym.compat.foreign import configs, settings, task
 from livegym.projects import registry
 from livegym.tasks import TASKS
@@ -143,6 +144,14 @@ def test_yaml_is_resolved_for_the_cpu_and_follows_changes():
     assert configs.yaml_config(checkout, "Swing", {"env": {"maxTorque": 7}})["env"]["torqueRatio"] == 7
     assert configs.yaml_config(checkout, "SwingSlow")["env"]["controlFrequencyInv"] == 3
     assert configs.yaml_settings(checkout, "Swing")["config"]["max_epochs"] == 20
+
+
+@pytest.mark.usefixtures("toys")
+@pytest.mark.parametrize("somebody", [True, False])
+def test_yaml_that_refers_to_headless_says_what_the_constructor_is_told(somebody):
+    checkout = registry.project_in_use()
+    with lines.expected(somebody):
+        assert configs.yaml_config(checkout, "Swing", {"env": {"asked": "${headless}"}})["env"]["asked"] is not somebody
 
 
 @pytest.mark.parametrize(

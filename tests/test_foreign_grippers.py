@@ -47,6 +47,8 @@ def test_the_source_is_the_folder_and_hydra_composes(grippers):  # noqa: F811
     assert config["physics_engine"] == "physx"
     assert (config["env"]["device"], config["env"]["viewer"], config["device"]) == ("cpu", False, "cpu")
     assert config["task"]["liftHeight"] == 0.05
+    changed = composed.config_of(grippers, "Pinch", {"env": {"device": "cuda:0"}})
+    assert changed["env"]["device"] == "cpu"  # nothing here can be on another device
 
 
 def test_settings_of_its_learner_become_those_of_ppo():
@@ -83,11 +85,30 @@ def test_a_tasks_own_key_is_not_taken_for_one_of_the_run_whose_last_word_is_the_
     text = yaml.read_text()
     yaml.write_text(text.replace("\nenv:\n", "\nenv:\n  box: {seed: 1, priority: 2, log: 3}\n", 1))
     assert "box:" in yaml.read_text()
-    typed = ["env.box.seed=5", "task.env.box.log=7", "env.numEnvs=12", "env.device=cpu", "sim.seed=9"]
+    typed = ["env.box.seed=5", "task.env.box.log=7", "env.numEnvs=12", "env.device=cpu", "env.viewer=true"]
     with project(folder):
-        config = to_typed(compose([f"task={TASK}", *typed]))
+        config = to_typed(compose([f"task={TASK}", *typed, "sim.seed=9"]))
     box = config.task.params.env.box
     assert (box.seed, box.log, config.numEnvs, config.seed) == (5, 7, 12, 9)
+    assert (config.device, config.viewer) == ("cpu", True)
+
+
+def test_devices_windows_and_videos_are_livegyms_though_the_project_has_such_keys():
+    """Its own would reach the foreign code, or open nothing."""
+    typed = ["config=test_viewer", "env.device=cpu", "env.viewer=false", "task.env.videoRecord=true"]
+    config = to_typed(compose([f"task={TASK}", *typed, "checkpoint=latest", "env.videoStream=true"]))
+    assert (config.device, config.viewer, config.videoRecord, config.watch) == ("cpu", False, True, True)
+    assert not hasattr(config.task.params.env, "viewer")
+    for key in ("env.device", "env.viewer", "device", "sim.graphicsDeviceId"):
+        with pytest.raises(UserError, match=rf"task\.params\.{key}=1: "):
+            compose([f"task={TASK}", f"task.params.{key}=1"])
+    with pytest.raises(UserError, match=r"sim\.graphicsDeviceId=0: .*Engine and device are chosen"):
+        compose([f"task={TASK}", "sim.graphicsDeviceId=0"])
+
+
+def test_what_is_set_here_has_a_key_of_livegym_or_none():
+    leaves = {f"{key}.{name}" for key in ("env", "sim") for name in composed.HERE[key]}
+    assert leaves == {*composed.OF_LIVEGYM, "sim.graphicsDeviceId"}
 
 
 def test_the_log_says_which_key_was_set_before_logging_is_set_up():

@@ -183,6 +183,13 @@ def outer():
 
     return absentia
 """
+INSISTING = """
+import sys
+try:
+    import absentia
+except {error}:
+    {handler}
+"""
 
 
 def test_code_that_is_ready_for_an_absent_library_is_told_the_truth(tmp_path, monkeypatch):
@@ -197,6 +204,24 @@ def test_code_that_is_ready_for_an_absent_library_is_told_the_truth(tmp_path, mo
         assert ready.inner() is None
         assert importlib.util.find_spec("absentia") is None
         assert ready.outer().Model.__name__ == "Model"
+
+
+@pytest.mark.parametrize(
+    ("error", "handler"),
+    [
+        ("ModuleNotFoundError", 'raise ModuleNotFoundError("absentia is required to write logs")'),
+        ("ImportError as error", "print(error); raise"),
+        ("Exception", "sys.exit(1)"),
+    ],
+)
+def test_code_that_only_says_that_a_library_is_absent_gets_the_stand_in(error, handler, tmp_path, monkeypatch):
+    """As rsl_rl's writers do at the top of a file that a task imports and does not use."""
+    (tmp_path / "insisting.py").write_text(INSISTING.format(error=error, handler=handler))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(ABSENT, "absentia", "it is for this test")
+    install()
+    with fresh_modules("absentia", "insisting"):
+        assert importlib.import_module("insisting").absentia.init.__name__ == "init"
 
 
 def test_the_document_names_every_stand_in():

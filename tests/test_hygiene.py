@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests import hygiene
@@ -26,6 +27,11 @@ subprocess.Popen(["bash", "-c", "while true; do sleep 600; done"], start_new_ses
 print(leash.mark, flush=True)
 subprocess.run(["sleep", "600"])
 """
+
+
+def test_examples_of_a_test_have_no_time_limit():
+    """Hypothesis has one of 0.2 s otherwise."""
+    assert hypothesis.settings.default.deadline is None
 
 
 def test_what_tests_have_started_ends_with_them_even_if_they_are_killed():

@@ -10,7 +10,9 @@ import pytest
 import torch
 from sim_worlds import PENDULUM, make
 
+from livegym.sim.model import compiled
 from livegym.sim.recorder import StateRecorder
+from livegym.sim.rounding import possible
 
 
 @pytest.fixture
@@ -96,3 +98,27 @@ def test_a_dump_that_fails_midway_leaves_nothing(sim, tmp_path, monkeypatch, cap
     assert recorder.dump(torch.tensor([0]), step=1) == []
     assert list((tmp_path / "u").iterdir()) == []
     assert "No space left" in caplog.text
+
+
+def test_a_flat_body_can_be_opened_though_its_inertia_was_rounded(sim, tmp_path, monkeypatch):
+    """A finger of a hand: the greatest moment is the sum of the others, and written with six digits it is greater."""
+    finger = '<inertial pos="0 0 0" mass="0.1" diaginertia="8.03158e-05 0.000110027 0.000190343"/>'
+    text = f'<mujoco><worldbody><body name="finger"><joint/>{finger}<geom size=".1"/></body></worldbody></mujoco>'
+    with pytest.raises(ValueError, match="balanceinertia"):
+        mujoco.MjModel.from_xml_string(text)
+    expected = pytest.approx([0.000190343, 0.000110027, 8.03158e-05], rel=1e-5)
+    assert sorted(compiled(text).body_inertia[1], reverse=True) == expected
+    monkeypatch.setattr(sim, "model_xml_of", lambda env: text)
+    recorder = StateRecorder(sim, tmp_path / "unstable")
+    run(sim, recorder, 1)
+    (file,) = recorder.dump(torch.tensor([0]), step=1)
+    with np.load(file) as saved:
+        model = mujoco.MjModel.from_xml_string(str(saved["model_xml"]))
+    assert sorted(model.body_inertia[1], reverse=True) == expected
+
+
+def test_an_inertia_that_no_rounding_explains_stays_refused(sim):
+    text = sim.model_xml()
+    assert possible(text) == text
+    wrong = 'diaginertia="1 1 2.1"'
+    assert possible(wrong) == wrong

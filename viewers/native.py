@@ -245,7 +245,7 @@ def _state_of(sim: Simulator, view: View) -> State:
     first = chosen - chosen % SHOWN
     others = range(first, min(first + SHOWN, sim.num_envs)) if view.show_all else ()
     ids = [chosen, *(env_id for env_id in others if env_id != chosen)]
-    return State(ids, _copy(sim.qpos[ids]), _copy(sim.qvel[chosen]), _copy(sim.ctrl[chosen]), sim.lines.of(ids))
+    return State(ids, _copy(sim.qpos[ids]), _copy(sim.qvel[chosen]), _copy(sim.ctrl[chosen]), sim.lines_of(ids).of(ids))
 
 
 def _aspect(handle: mujoco.viewer.Handle) -> float:

@@ -120,7 +120,7 @@ class Reel(Listener):
         if not self._controls.recording:
             self._end()
             return
-        qpos, lines = sim.qpos[self._shown].cpu(), sim.lines.of(self._shown)
+        qpos, lines = sim.qpos[self._shown].cpu(), sim.lines_of(self._shown).of(self._shown)
         if self._clip is None:
             self._begin(player.actor)
         else:

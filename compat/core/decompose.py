@@ -43,6 +43,8 @@ UNREADABLE = (
     SyntaxError,
 )
 """Errors of readers about a mesh file that is damaged or of another kind."""
+NOT_THERE = (FileNotFoundError, NotADirectoryError, PermissionError)
+"""Errors of a cache that has no such file, or cannot be reached."""
 VERSION = 1
 """Counts changes of what is kept in the cache."""
 INSTALL = "pip install 'livegym[convex]' (or pip install coacd)"
@@ -135,12 +137,12 @@ def _hull_volume(vertices: np.ndarray) -> float:
         return 0.0
 
 
-_warned: set[Path] = set()
+_warned: set[tuple[Path, str]] = set()
 
 
 def _warn_once(path: Path, message: str, *values: object) -> None:
-    if path not in _warned:
-        _warned.add(path)
+    if (path, message) not in _warned:
+        _warned.add((path, message))
         log.warning(message, *values)
 
 
@@ -191,7 +193,7 @@ def _read(file: Path) -> list[Piece]:
     try:
         with np.load(file, allow_pickle=False) as arrays:
             return [Piece(arrays[f"v{number}"], arrays[f"f{number}"]) for number in range(len(arrays.files) // 2)]
-    except FileNotFoundError:
+    except NOT_THERE:  # _keep names a folder that cannot be used
         return []
     except (OSError, ValueError, LookupError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         log.warning("%s: these convex pieces cannot be read (%s), so they are computed again", file, error)

@@ -108,7 +108,6 @@ class DrawnLines:
         self._sim = weakref.proxy(sim)
         self._of: dict[int, _Newest] = {}  # by environment
         self._shown_by: set[Hashable] = set()
-        self._present: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
         self._told: set[str] = set()
 
     @property
@@ -119,12 +118,14 @@ class DrawnLines:
     @property
     def present(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Environments (L,), ends (L, 2, 3) m and colours (L, 3) of the present lines: copies, to be read only."""
-        if self._present is None:
-            held = {env: lines.rows for env, lines in sorted(self._of.items()) if len(lines.rows)}
-            rows = np.concatenate([np.zeros((0, WIDTH), np.float32), *held.values()])
-            envs = np.repeat(np.array(list(held), int), [len(own) for own in held.values()])
-            self._present = envs, rows[:, :6].reshape(-1, 2, 3), rows[:, 6:]
-        return self._present
+        return self.of(self._of)
+
+    def of(self, env_ids: Collection[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The present lines of some environments: a picture shows few, and copying those of all takes long."""
+        held = {env: self._of[env].rows for env in sorted(self._of.keys() & set(env_ids))}
+        rows = np.concatenate([np.zeros((0, WIDTH), np.float32), *held.values()])
+        envs = np.repeat(np.array(list(held), int), [len(own) for own in held.values()])
+        return envs, rows[:, :6].reshape(-1, 2, 3), rows[:, 6:]
 
     def show(self, who: Hashable, shown: bool) -> None:
         """Note whether `who` draws the simulation from now on."""
@@ -184,19 +185,16 @@ class DrawnLines:
             )  # fmt: skip
         if first:
             lines.lasting = len(lines.rows)
-        self._present = None
 
     def clear(self) -> None:
         """Remove all lines."""
         for lines in self._of.values():
             lines.keep(0)
-        self._present = None
 
     def forget(self, env_ids: Collection[int] | None = None) -> None:
         """Remove lines of an old state, of some environments or of all: those since the first `simulate`."""
         for index in self._of if env_ids is None else self._of.keys() & set(env_ids):
             self._of[index].keep(self._of[index].lasting)
-        self._present = None
 
     def _tell(self, message: str, env: int) -> None:
         """Warn, once for each kind of message."""

@@ -74,7 +74,7 @@ class Meshes:
         if key not in self._names:
             name = self._free_name(path)
             parts = decompose.pieces(path, self._options)
-            self._names[key] = [f"{name}.{number}" for number in range(len(parts))]  # no name of a whole mesh
+            self._names[key] = [f"{name}_{number}" for number in range(len(parts))]
             for each, part in zip(self._names[key], parts, strict=True):
                 self._add(each, path, scale, part)
             if not parts:

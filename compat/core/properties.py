@@ -25,6 +25,7 @@ from livegym.compat.core.engine import Engine
 from livegym.compat.core.layout import ActorSlot, Layout
 from livegym.compat.core.record import KINDS, Actor, Env, EnvGroup, Scene
 from livegym.compat.core.records import DOF_PROPERTIES
+from livegym.compat.core.states import Mat33
 from livegym.compat.core.values import RigidBodyProperties
 from livegym.compat.core.weights import Weights
 from livegym.utils.errors import UserError
@@ -118,19 +119,27 @@ def set_bodies(sim: Scene, actor: Actor, records: list[RigidBodyProperties], rec
 
 def uneven_bodies(scene: Scene) -> list[tuple[int, int]]:
     """Actor and body, by number, of which an environment has another centre of mass or other axes than the file."""
-    actors = [actor for env in scene.envs for actor in env.actors if actor.body_properties is not None]
-    found = {(actor.handle, body) for actor in actors for body in _uneven(actor, actor.body_properties or [])}
+    found: set[tuple[int, int]] = set()
+    for actor in (actor for env in scene.envs for actor in env.actors):
+        for body, record in enumerate(actor.body_properties or []):
+            if (actor.handle, body) not in found and _is_uneven(record, actor.asset.body_properties[body]):
+                found.add((actor.handle, body))
     return sorted(found)
 
 
-def _uneven(actor: Actor, records: list[RigidBodyProperties]) -> list[int]:
-    """The numbers of bodies with another centre of mass, or with an inertia that is no multiple of the file's."""
-    out = []
-    for number, (record, own) in enumerate(zip(records, actor.asset.body_properties, strict=True)):
-        inertia, before = record.inertia.to_matrix(), own.inertia.to_matrix()
-        if not np.allclose([*record.com], [*own.com], rtol=0, atol=1e-6) or not _multiple(inertia, before):
-            out.append(number)
-    return out
+def _is_uneven(record: RigidBodyProperties, own: RigidBodyProperties) -> bool:
+    """Whether a body has another centre of mass than its file, or an inertia that is no multiple of the file's."""
+    com, place = (*record.com,), (*own.com,)
+    if com == place and _same(record.inertia, own.inertia):  # most bodies, and the rest is slow
+        return False
+    inertia, before = record.inertia.to_matrix(), own.inertia.to_matrix()
+    return not np.allclose(com, place, rtol=0, atol=1e-6) or not _multiple(inertia, before)
+
+
+def _same(inertia: Mat33, other: Mat33) -> bool:
+    """Whether two inertias are the same, and more than nothing."""
+    rows, others = ([(*row,) for row in (one.x, one.y, one.z)] for one in (inertia, other))
+    return rows == others and other.x.x + other.y.y + other.z.z > 0.0
 
 
 def _multiple(inertia: np.ndarray, of: np.ndarray) -> np.ndarray | bool:
@@ -142,8 +151,8 @@ def _multiple(inertia: np.ndarray, of: np.ndarray) -> np.ndarray | bool:
 
 def _refuse_uneven(actor: Actor, records: list[RigidBodyProperties]) -> None:
     engine, slot = actor.env.group.engine, actor.env.group.engine.layout.actors[actor.handle]
-    for body in _uneven(actor, records):
-        if engine.model.body_simple[slot.bodies.start + body]:
+    for body in np.flatnonzero(engine.model.body_simple[slot.bodies]):
+        if _is_uneven(records[body], actor.asset.body_properties[body]):
             raise UserError(
                 f"Body {actor.asset.bodies[body]} of {actor.name}: another centre of mass, or other axes of inertia, "
                 "than in its file cannot be set for the first time after the scene is compiled (prepare_sim or the "

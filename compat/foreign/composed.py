@@ -29,7 +29,17 @@ HERE = {
     "env": {"device": "cpu", "viewer": False, "videoRecord": False, "videoStream": False},
     "sim": {"graphicsDeviceId": -1},
 }
-"""Values that are set here, whatever upstream says, if it has such a key: livegym's own viewers show the task."""
+"""Values that are set here, whatever upstream says, if it has such a key: livegym's own viewers show the task.
+
+There is no viewer for the task's lines: a task of dexrobot_isaac that has one sleeps until real time has caught up.
+"""
+OF_LIVEGYM = {
+    "env.device": "device",
+    "env.viewer": "viewer",
+    "env.videoRecord": "videoRecord",
+    "env.videoStream": "watch",
+}
+"""Keys of `HERE` -> livegym's key of the same meaning; the others have none."""
 
 
 def config_of(checkout: Checkout, name: str, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -40,7 +50,7 @@ def config_of(checkout: Checkout, name: str, changes: Mapping[str, Any] | None =
     try:
         with resolvers():
             base = _composed(checkout, name)
-            config = OmegaConf.merge(base, _known(HERE, base), dict(changes or {}))
+            config = OmegaConf.merge(base, dict(changes or {}), _known(HERE, base))
             found: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
     except (HydraException, OmegaConfBaseException) as error:
         reason = str(error).splitlines()[0]
@@ -53,8 +63,8 @@ def config_of(checkout: Checkout, name: str, changes: Mapping[str, Any] | None =
 
 
 def task_part(checkout: Checkout, name: str) -> dict[str, Any]:
-    """The configuration without the learner's settings."""
-    return {key: value for key, value in config_of(checkout, name).items() if key != TRAIN}
+    """The configuration without the learner's settings, and without what is set here."""
+    return _without({TRAIN: None, **HERE}, config_of(checkout, name))
 
 
 def settings_of(checkout: Checkout, name: str) -> dict[str, Any]:
@@ -89,6 +99,15 @@ def _refers_to_itself(config: DictConfig) -> bool:
     """Whether a task's yaml says `numEnvs: ${env.numEnvs}`, which means the number of config.yaml."""
     plain: Any = OmegaConf.to_container(config)
     return bool(plain["env"].get("numEnvs") == "${env.numEnvs}")
+
+
+def _without(left: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """A nested configuration without the keys of `left`, at any depth."""
+    return {
+        key: _without(left[key], value) if isinstance(value, Mapping) and key in left else value
+        for key, value in config.items()
+        if key not in left or isinstance(left[key], Mapping)
+    }
 
 
 def _known(values: Mapping[str, Any], config: Any) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from livegym.compat.core.lines import is_expected
 from livegym.projects.checkout import Checkout, extended
 from livegym.projects.reading import mapping_of
 from livegym.utils.errors import UserError
@@ -43,10 +44,11 @@ HERE = {
     "sim_device": "cpu",
     "rl_device": "cpu",
     "graphics_device_id": -1,
-    "headless": True,
     "force_render": False,
 }
-"""Keys at the root that are set here, whatever upstream says."""
+"""Keys at the root that are set here, whatever upstream says; so is `headless`."""
+COUNTS = {"env.numEnvs": "numEnvs", "env.num_envs": "numEnvs"}
+"""Upstream's keys of the number of environments -> livegym's, which makes them."""
 RESOLVERS: dict[str, Callable[..., Any]] = {
     "eq": lambda x, y: str(x).lower() == str(y).lower(),
     "contains": lambda x, y: str(x).lower() in str(y).lower(),
@@ -94,7 +96,8 @@ def _root(checkout: Checkout, name: str, changes: Mapping[str, Any]) -> DictConf
     own = checkout.cfg / "config.yaml"
     content = mapping_of(own) if own.is_file() else {}
     given = {key: value for key, value in content.items() if key not in ("defaults", "hydra", "task", "train")}
-    root = OmegaConf.create({**ROOT, **given, **_other_groups(checkout.cfg, content.get("defaults", [])), **HERE})
+    here = {**HERE, "headless": not is_expected()}  # as for the constructor
+    root = OmegaConf.create({**ROOT, **given, **_other_groups(checkout.cfg, content.get("defaults", [])), **here})
     task = OmegaConf.create(_merged(checkout.task_yaml(name), checkout.cfg / "task"))
     root["task"] = OmegaConf.merge(task, OmegaConf.create(dict(changes)))
     return root

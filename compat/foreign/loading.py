@@ -211,18 +211,21 @@ def _function_of(code: Code) -> Any:
     used = _names_from_outside(definition) - {code.attribute}
     if missing := sorted(used - origins.keys() - set(dir(builtins))):
         raise UserError(
-            f"{code.file}: the function {code.attribute} needs {', '.join(missing)}, which this file does not import. "
-            "Only its imports and that function run, because the whole file would import every task. Allowed: names "
-            f"that are imported at its top. Import {missing[0]} there, or define it inside of the function."
+            f"{code.file}: the function {code.attribute} needs {', '.join(missing)}, which this file does not import "
+            "at its top. Only those imports and that function run, because the whole file would import every task. "
+            "Allowed: names that are imported there, outside of if. "
+            f"Import {missing[0]} there, or define it inside of the function."
         )
     names = {name: _imported_value(origin) for name, origin in origins.items() if name in used}
+    # compile has the future imports of this module, so annotations are not evaluated
     exec(compile(ast.Module([definition], []), code.file, "exec"), names)
     return names[code.attribute]
 
 
 def _names_from_outside(definition: ast.FunctionDef) -> set[str]:
-    """The names that a function reads, and does not define itself."""
-    whole = symtable.symtable(ast.unparse(definition), "", "exec")
+    """The names that a function reads, and does not define itself; annotations read none."""
+    text = f"from __future__ import annotations\n{ast.unparse(definition)}"
+    whole = symtable.symtable(text, "", "exec")
     used = {symbol.get_name() for symbol in whole.get_symbols() if symbol.is_referenced()}
     tables = whole.get_children()
     while tables:

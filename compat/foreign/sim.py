@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor
 from livegym.sim.base import Snapshot
 from livegym.sim.lines import Lines
 from livegym.utils.errors import did_you_mean
+from livegym.utils.words import count
 
 log = logging.getLogger(__name__)
 GROUP = "group"
@@ -102,8 +103,12 @@ class ForeignSim:
     @property
     def lines(self) -> Lines:
         """The lines that the task has added, of the environments in the picture."""
-        lines = Lines(*self._made.lines.present)
-        return lines if len(self._groups) == 1 else lines.where(np.isin(lines.envs, self._groups[0].ids))
+        return self.lines_of(range(self.num_envs))
+
+    def lines_of(self, env_ids: Collection[int]) -> Lines:
+        """Those of some environments, without looking at the others."""
+        here = env_ids if len(self._groups) == 1 else np.intersect1d([*env_ids], self._groups[0].ids).tolist()
+        return Lines(*self._made.lines.of(here))
 
     def show_lines(self, who: Hashable, shown: bool) -> None:
         """Tell whether `who` draws `lines` from the next step on. While none does, the task's viewer is false."""
@@ -207,5 +212,5 @@ def _agree(there: Mapping[str, tuple], here: Mapping[str, tuple]) -> bool:
 
 
 def _said(make_ups: Mapping[str, tuple]) -> str:
-    counts = ", ".join(str(shape[0]) for shape, _ in make_ups.values())
-    return f"{len(make_ups)} make-ups of {counts} environments"
+    each = " and ".join(count(shape[0], "environment") for shape, _ in make_ups.values())
+    return f"{count(len(make_ups), 'make-up')} ({each})"

@@ -131,6 +131,12 @@ def upstream_config(part: registry.Part) -> dict[str, Any]:
     return composed.task_part(checkout, name) if checkout.layout == FACTORY else configs.yaml_config(checkout, name)
 
 
+def decided_here(part: registry.Part) -> dict[str, str]:
+    """Upstream's keys that livegym decides, whether or not the task has them -> livegym's keys."""
+    checkout, _ = origin(part)
+    return {**configs.COUNTS, **(composed.OF_LIVEGYM if checkout.layout == FACTORY else {})}
+
+
 def section_class(name: str, content: Mapping[str, Any]) -> type:
     """A dataclass with the keys of a section, and these values as defaults; any value is accepted for a key."""
     members: list[tuple[str, Any, Any]] = []
@@ -251,7 +257,6 @@ WHERE = {
     "curriculum": ("terrain.curriculum", "env.terrain.curriculum"),
 }  # fmt: skip
 """Key of `task.*` -> the upstream keys that may mean the same; the first that a task has is the next move."""
-COUNTS = ("env.numEnvs", "env.num_envs")
 
 
 def refuse_unused(
@@ -278,7 +283,7 @@ def refuse_unused(
 
 def _refuse_count(part: registry.Part, upstream: Mapping[str, Any], num_envs: int, typed: str) -> None:
     """Raises UserError for upstream's number of environments, if it was changed: `numEnvs` counts."""
-    for path in COUNTS:
+    for path in configs.COUNTS:
         count = _number(upstream, path)
         if count is not None and count not in (num_envs, _number(upstream_config(part), path)):
             raise UserError(

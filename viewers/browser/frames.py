@@ -67,7 +67,7 @@ class LatestFrame(Listener):
         self._due = max(self._due + self._period, now - self._period)
         self._moved = False
         qpos, qvel, ctrl = (x[: self._shown].cpu().numpy().astype(float) for x in (sim.qpos, sim.qvel, sim.ctrl))
-        self.frame = Frame(qpos, qvel, ctrl, now, sim.lines)
+        self.frame = Frame(qpos, qvel, ctrl, now, sim.lines_of(range(self._shown)))
         self.wake.set()
 
     def clear(self) -> None:
