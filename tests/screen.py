@@ -19,8 +19,9 @@ class Screen:
 
     def __init__(self) -> None:
         reads, writes = os.pipe()
+        # Without -noreset it begins anew when its last client goes, such as xdotool, and refuses who comes meanwhile.
         self.process = subprocess.Popen(
-            ["Xvfb", "-displayfd", str(writes), "-screen", "0", "1280x900x24"],
+            ["Xvfb", "-displayfd", str(writes), "-screen", "0", "1280x900x24", "-noreset"],
             pass_fds=[writes], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         os.close(writes)

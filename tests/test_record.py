@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import signal
@@ -209,13 +210,11 @@ def test_what_cannot_be_shown_is_refused_before_a_directory_is_made(tmp_path, pr
 @pytest.mark.slow
 def test_a_display_that_goes_ends_the_test_with_its_results(tmp_path):
     """Xlib ends the process where its server is gone; what was played was lost."""
-    screen = Screen()
     arguments = ("config=test_viewer", "task=Cartpole", "agent=random", "testGamesNum=0", "playSpeed=0")
-    with Running(tmp_path, *arguments, env={"DISPLAY": screen.name}) as test:
+    with contextlib.closing(Screen()) as screen, Running(tmp_path, *arguments, env={"DISPLAY": screen.name}) as test:
         until(lambda: "MuJoCo" in shown_on(screen), lambda: test.text, test.process)
         screen.process.kill()
         assert test.process.wait(PATIENCE_S) == 0
-    screen.close()
     assert (runs(tmp_path, "test")[0] / "results.json").exists()
 
 
