@@ -1,6 +1,6 @@
 # Every target builds what it needs. The first one also sets up .venv (once; this takes a few minutes).
 #
-#   make train    train Cartpole (about 10 s)       make test       the quick tests (2 to 3 min)
+#   make train    train Cartpole (about 10 s)       make test       the quick tests (5 min)
 #   make watch    watch it at localhost:58080       make test-slow  whole processes, kills, copies (minutes)
 #   make bench    speed beside the bare physics     make check      lint, types, structure
 #   make docs     the documentation as a site       make test-full  all tests, those of many minutes too

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import livegym
+from livegym.deploy.controller import Controller
 from livegym.deploy.describe import describe
 from livegym.deploy.export import controller_of
 from livegym.deploy.onnx_file import metadata_of, open_onnx, to_onnx
@@ -26,15 +27,8 @@ ROOT = Path(__file__).parent.parent
 @pytest.mark.slow
 def test_the_hand_grasps_with_the_default_file_and_the_targets_that_it_is_told(config, tmp_path):
     """The file has `control` inside; its targets are those at which the hand stands, never those of the example."""
-    state = read_checkpoint(ROOT / "docs" / "policies" / "BlindGrasping.pth")
-    c = config("task=BlindGrasping", "task.randomize=false")
-    env = make_env(dataclasses.replace(c.task, noise={}), c.sim, c.physics, 6, 5)
-    env.set_level(1.0)
-    env.reset()
-    start, spec = env.state_dict(), spec_of(env)
-    torch_policy = Policy(spec, c.train, 6, "cpu")
-    torch_policy.load(state["model"])
-    controller = controller_of(state["model"], spec, c.train, env, Wanted("controls"))
+    env, torch_policy, controller = hand(config, 6, "controls")
+    start = env.state_dict()
     interface, law = complete(describe(env), controller, env)
     assert next((one.name, one.given) for one in interface.states) == ("targets", True)
     file = tmp_path / "grasp.onnx"
@@ -58,14 +52,7 @@ def test_the_hand_grasps_with_the_default_file_and_the_targets_that_it_is_told(c
 @pytest.mark.full
 def test_the_hand_grasps_as_often_with_the_file(config, tmp_path):
     """Of 32 starts on which the torch policy succeeds, the file succeeds on all."""
-    state = read_checkpoint(ROOT / "docs" / "policies" / "BlindGrasping.pth")
-    c = config("task=BlindGrasping", "task.randomize=false")
-    env = make_env(dataclasses.replace(c.task, noise={}), c.sim, c.physics, 40, 5)
-    env.set_level(1.0)
-    env.reset()
-    policy = Policy(spec_of(env), c.train, 40, "cpu")
-    policy.load(state["model"])
-    controller = controller_of(state["model"], spec_of(env), c.train, env, Wanted("task"))
+    env, policy, controller = hand(config, 40, "task")
     file = tmp_path / "grasp.onnx"
     file.write_bytes(to_onnx(controller, {}))
     run = open_onnx(file.read_bytes(), controller.outputs)
@@ -91,6 +78,18 @@ def test_the_hand_grasps_as_often_with_the_file(config, tmp_path):
     chosen = first.nonzero().flatten()[:32]
     assert len(chosen) == 32
     assert bool(succeeded(env, start, of_file)[chosen].all())
+
+
+def hand(config, num_envs: int, actions: str) -> tuple[Env, Policy, Controller]:
+    """Hands without noise at the full task, the documents' policy, and what is exported of it."""
+    state = read_checkpoint(ROOT / "docs" / "policies" / "BlindGrasping.pth")
+    c = config("task=BlindGrasping", "task.randomize=false")
+    env = make_env(dataclasses.replace(c.task, noise={}), c.sim, c.physics, num_envs, 5)
+    env.set_level(1.0)
+    env.reset()
+    policy = Policy(spec_of(env), c.train, num_envs, "cpu")
+    policy.load(state["model"])
+    return env, policy, controller_of(state["model"], spec_of(env), c.train, env, Wanted(actions))
 
 
 def succeeded(env: Env, start, act) -> torch.Tensor:

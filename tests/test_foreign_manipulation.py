@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from livegym.compat.core import sensors
+from livegym.tasks.env import Env
 from tests.foreign_runs import play_at_random, print_hashes
 from tests.isaac_toys import foreign, made, needs_isaacgym, project
 
@@ -38,42 +39,44 @@ def checkout():
 @pytest.mark.parametrize("name", TASKS)
 def test_nothing_becomes_unstable_and_velocities_agree_with_jacobians(name, checkout):
     observations, actions, actors = TASKS[name]
-
-    def check(step) -> None:
-        assert torch.isfinite(step.reward).all()
-
     with project(checkout):
-        env = made("sim.threads=1", task=f"isaacgymenvs:{name}", num_envs=N)
-        assert (env.layout.width("policy"), env.task.action_spec.size) == (observations, actions)
+        env = made_with(name, observations, actions)
         assert len(env.sim.engine.layout.actors) == actors
-        cost = play_at_random(env, STEPS, check)
-    report = env.drain_report()
-    print(f"{name}: {cost:.0f} us of processor time per environment step, {report.episodes} episodes")
-    print_hashes(checkout)
-    assert report.unstable == 0
+        stays_stable(name, env, checkout)
     agree(env)
 
 
 @pytest.mark.parametrize("name", CUBOIDS)
 def test_cuboids_of_different_sizes_share_one_engine(name, checkout):
     observations, actions, actors = CUBOIDS[name]
-
-    def check(step) -> None:
-        assert torch.isfinite(step.reward).all()
-
     with project(checkout):
-        env = made("sim.threads=1", task=f"isaacgymenvs:{name}", num_envs=N)
-        assert (env.layout.width("policy"), env.task.action_spec.size) == (observations, actions)
+        env = made_with(name, observations, actions)
         (group,) = env._loaded.env.sim.groups
         engine = group.engine
         assert (len(engine.layout.actors), engine.sizes) == (actors, N)
         sizes_are_those_of_the_files(group)
-        cost = play_at_random(env, STEPS, check)
+        stays_stable(name, env, checkout)
+    sizes_are_those_of_the_files(group)
+
+
+def made_with(name: str, observations: int, actions: int) -> Env:
+    """The environments of a task, whose observations and actions are as many as upstream's."""
+    env = made("sim.threads=1", task=f"isaacgymenvs:{name}", num_envs=N)
+    assert (env.layout.width("policy"), env.task.action_spec.size) == (observations, actions)
+    return env
+
+
+def stays_stable(name: str, env: Env, checkout) -> None:
+    """Random actions make no environment unstable, and all rewards are finite."""
+
+    def check(step) -> None:
+        assert torch.isfinite(step.reward).all()
+
+    cost = play_at_random(env, STEPS, check)
     report = env.drain_report()
     print(f"{name}: {cost:.0f} us of processor time per environment step, {report.episodes} episodes")
     print_hashes(checkout)
     assert report.unstable == 0
-    sizes_are_those_of_the_files(group)
 
 
 def sizes_are_those_of_the_files(group) -> None:
