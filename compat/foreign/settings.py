@@ -1,7 +1,7 @@
 """Translate the settings of foreign learners to livegym's `train.*`: rl_games' yaml and rsl_rl's classes, by a table.
 
     settings, left = from_rl_games(params, num_envs=4096)
-    settings["horizon_length"], left      # 16, ["mixed_precision=True", "schedule_type=legacy", ...]
+    settings["horizon_length"], left      # 16, ["mixed_precision=True", ...]
 
 `left` names what has no counterpart or another meaning here. Names of files, logging and saving are left out silently:
 livegym has its own keys for them.
@@ -40,8 +40,8 @@ CONFIG: dict[str, str] = {
 }
 """rl_games' key in `config` -> the key of `train.*` that means the same."""
 HANDLED = (
-    "grad_norm", "truncate_grads", "lr_schedule", "minibatch_size", "reward_shaper", "seq_len", "seq_length",
-    "clip_actions",
+    "grad_norm", "truncate_grads", "lr_schedule", "schedule_type", "minibatch_size", "reward_shaper", "seq_len",
+    "seq_length", "clip_actions",
 )  # fmt: skip
 """Keys in `config` that are translated by code below."""
 OURS = (
@@ -90,6 +90,7 @@ def from_rl_games(params: Mapping[str, Any], num_envs: int, reach: float = 1.0) 
     found["bounds_loss_coef"] = float(found.get("bounds_loss_coef") or 0.0)
     found["grad_norm"] = float(config.get("grad_norm", 1.0)) if config.get("truncate_grads", False) else UNCLIPPED
     found["lr_schedule"] = SCHEDULES.get(str(config.get("lr_schedule", "none")).lower(), "constant")
+    found["lr_update"] = "minibatch" if config.get("schedule_type", "legacy") == "legacy" else "mini_epoch"
     found["reward_scale"] = float(_get(config, "reward_shaper", "scale_value", default=1.0))
     if "minibatch_size" in config:
         batch = num_envs * int(config.get("horizon_length", 16))
@@ -97,6 +98,7 @@ def from_rl_games(params: Mapping[str, Any], num_envs: int, reach: float = 1.0) 
     found["network"] = _network(params.get("network", {}), config, left)
     if reach != 1.0:
         found["network"]["initial_log_std"] = found["network"].get("initial_log_std", 0.0) - math.log(reach)
+        found["network"]["mean_scale"] = 1.0 / reach
         left.append(f"config.clip_actions=False: actions beyond {reach:g} are clipped")
     left += _other_algorithm(params)
     shaper = dict(config.get("reward_shaper") or {})
@@ -155,6 +157,7 @@ def from_rsl_rl(train: Mapping[str, Any], action_range: float) -> tuple[Settings
     ]
     found["critic_coef"] = 2.0 * float(algorithm.get("value_loss_coef", 1.0))  # rl_games halves the squared error
     found["lr_schedule"] = SCHEDULES.get(str(algorithm.get("schedule", "fixed")), "constant")
+    found["lr_update"] = "minibatch"
     found["horizon_length"] = int(runner.get("num_steps_per_env", 24))
     found["max_iterations"] = int(runner.get("max_iterations", 1500))
     found["normalize_input"] = found["normalize_value"] = False
@@ -163,6 +166,7 @@ def from_rsl_rl(train: Mapping[str, Any], action_range: float) -> tuple[Settings
     network: Settings = {"units": units, "separate": True}
     std = float(policy.get("init_noise_std", 1.0)) / action_range
     network["initial_log_std"] = min(2.0, max(-5.0, math.log(std)))
+    network["mean_scale"] = 1.0 / action_range
     activation = str(policy.get("activation", "elu"))
     if activation in ACTIVATIONS:
         network["activation"] = activation

@@ -22,6 +22,7 @@ from typing import Any
 from rl_games.common.algo_observer import AlgoObserver
 
 from livegym.rl.algorithms.ppo.adapter import RlGamesEnv
+from livegym.rl.algorithms.ppo.scaled import SCALED
 from livegym.rl.algorithms.ppo.settings import NetworkConfig, PPOConfig
 from livegym.tasks.base import ActionSpec, Box, Discrete
 
@@ -42,8 +43,10 @@ def model_name(spec: ActionSpec) -> str:
 
 def network_params(network: NetworkConfig, spec: ActionSpec) -> dict[str, Any]:
     """The `network` section: an MLP, optionally with a recurrent layer after it."""
+    scaled = network.mean_scale != 1.0 and isinstance(spec, Box)
     params: dict[str, Any] = {
-        "name": "actor_critic",
+        "name": SCALED if scaled else "actor_critic",
+        "mean_scale": network.mean_scale,
         "separate": network.separate,
         "space": _space(network, spec),
         "mlp": {
@@ -130,7 +133,7 @@ def learner_params(
         "truncate_grads": True,
         "learning_rate": train.learning_rate,
         "lr_schedule": _schedule(train.lr_schedule),
-        "schedule_type": "standard",
+        "schedule_type": {"mini_epoch": "standard", "minibatch": "legacy"}[train.lr_update],
         "kl_threshold": train.kl_threshold,
         "normalize_input": train.normalize_input,
         "normalize_value": train.normalize_value,

@@ -34,6 +34,7 @@ class NetworkConfig:
     )
     separate: bool = key(False, "give the critic its own hidden layers")
     initial_log_std: float = key(0.0, "log of the initial action standard deviation (Box actions)", low=-5, high=2)
+    mean_scale: float = key(1.0, "factor on the output of the policy's last layer (Box actions)", above=0, high=100)
     recurrent: Optional[RecurrentConfig] = key(None, "recurrent layer after the MLP; null: none")
 
 
@@ -58,6 +59,11 @@ class PPOConfig(TrainConfig):
         "adaptive",
         "adaptive: follows kl_threshold; linear: decays to 0 at the last iteration",
         choices=("adaptive", "linear", "constant"),
+    )
+    lr_update: str = key(
+        "mini_epoch",
+        "when lr_schedule=adaptive changes the learning rate: after each mini-epoch, or after each minibatch",
+        choices=("mini_epoch", "minibatch"),
     )
     kl_threshold: float = key(0.008, "target KL divergence per update of lr_schedule=adaptive", above=0)
     gamma: float = key(0.99, "discount factor per control step", low=0, high=1)
@@ -87,7 +93,8 @@ class PPOConfig(TrainConfig):
 
     def unused(self) -> dict[str, str]:
         """See `TrainConfig`."""
-        return {} if self.lr_schedule == "adaptive" else {"kl_threshold": "train.lr_schedule=adaptive"}
+        used_by = "train.lr_schedule=adaptive"
+        return {} if self.lr_schedule == "adaptive" else {"kl_threshold": used_by, "lr_update": used_by}
 
 
 def check_sizes(num_envs: int, train: PPOConfig) -> None:
