@@ -68,6 +68,7 @@ def test_rl_games_settings_by_the_table():
         "grad_norm": 0.5,
         "bounds_loss_coef": 0.0,  # without the key, rl_games has no such loss
         "lr_schedule": "adaptive",
+        "lr_update": "minibatch",
         "reward_scale": 0.01,
         "num_minibatches": 2,
         "network": {
@@ -78,7 +79,25 @@ def test_rl_games_settings_by_the_table():
             "recurrent": {"cell": "gru", "units": 64, "layers": 2, "sequence_length": 8},
         },
     }
-    assert left == ["config.schedule_type=legacy", "network.rnn.before_mlp=True", "config.reward_shaper.min_val=-1"]
+    assert left == ["network.rnn.before_mlp=True", "config.reward_shaper.min_val=-1"]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "left"),
+    [
+        ({"schedule_type": "standard"}, "mini_epoch", []),
+        ({"schedule_type": "legacy"}, "minibatch", []),
+        ({}, "minibatch", []),  # rl_games' default
+        ({"schedule_type": "standard_epoch"}, "mini_epoch", ["config.schedule_type=standard_epoch"]),
+    ],
+)
+def test_the_learning_rate_adapts_when_upstreams_does(theirs, ours, left):
+    found, unknown = settings.from_rl_games({"config": {"lr_schedule": "adaptive", **theirs}}, 16)
+    assert (found["lr_update"], unknown) == (ours, left)
+
+
+def test_a_constant_learning_rate_does_not_adapt():
+    assert "lr_update" not in settings.from_rl_games({"config": {"schedule_type": "legacy"}}, 16)[0]
 
 
 def test_gradients_that_upstream_does_not_clip_are_not_clipped():
@@ -109,6 +128,7 @@ def test_rsl_rl_settings_by_the_table():
     assert (found["horizon_length"], found["max_iterations"]) == (24, 7)
     assert found["network"]["units"] == [8, 4]
     assert found["network"]["initial_log_std"] == pytest.approx(math.log(0.2))
+    assert found["network"]["mean_scale"] == pytest.approx(0.2)  # so that a step of Adam means what it means there
     assert left == ["policy.critic_hidden_dims=[8]"]
 
 
@@ -213,4 +233,5 @@ def test_actions_that_rl_games_does_not_clip_have_the_tasks_range():
     assert settings.yaml_range({}, unclipped) == settings.WIDE
     found, left = settings.from_rl_games(unclipped, 16, reach=5.0)
     assert found["network"]["initial_log_std"] == pytest.approx(-math.log(5.0))  # as wide as upstream's, in its units
+    assert found["network"]["mean_scale"] == pytest.approx(0.2)
     assert left == ["config.clip_actions=False: actions beyond 5 are clipped"]

@@ -60,6 +60,8 @@ SCHEDULES = {
     "none": "constant",
     "fixed": "constant",
 }
+UPDATES = {"standard": "mini_epoch", "legacy": "minibatch"}
+"""rl_games' `schedule_type` -> `train.lr_update`."""
 ACTIVATIONS = ("elu", "relu", "tanh", "selu", "swish", "gelu")
 RSL = {
     "clip_param": "e_clip",
@@ -90,7 +92,10 @@ def from_rl_games(params: Mapping[str, Any], num_envs: int, reach: float = 1.0) 
     found["bounds_loss_coef"] = float(found.get("bounds_loss_coef") or 0.0)
     found["grad_norm"] = float(config.get("grad_norm", 1.0)) if config.get("truncate_grads", False) else UNCLIPPED
     found["lr_schedule"] = SCHEDULES.get(str(config.get("lr_schedule", "none")).lower(), "constant")
-    found["lr_update"] = "minibatch" if config.get("schedule_type", "legacy") == "legacy" else "mini_epoch"
+    if found["lr_schedule"] == "adaptive":
+        kind = str(config.get("schedule_type", "legacy"))
+        found["lr_update"] = UPDATES.get(kind, "mini_epoch")
+        left += [] if kind in UPDATES else [f"config.schedule_type={kind}"]
     found["reward_scale"] = float(_get(config, "reward_shaper", "scale_value", default=1.0))
     if "minibatch_size" in config:
         batch = num_envs * int(config.get("horizon_length", 16))
@@ -157,7 +162,8 @@ def from_rsl_rl(train: Mapping[str, Any], action_range: float) -> tuple[Settings
     ]
     found["critic_coef"] = 2.0 * float(algorithm.get("value_loss_coef", 1.0))  # rl_games halves the squared error
     found["lr_schedule"] = SCHEDULES.get(str(algorithm.get("schedule", "fixed")), "constant")
-    found["lr_update"] = "minibatch"
+    if found["lr_schedule"] == "adaptive":
+        found["lr_update"] = "minibatch"
     found["horizon_length"] = int(runner.get("num_steps_per_env", 24))
     found["max_iterations"] = int(runner.get("max_iterations", 1500))
     found["normalize_input"] = found["normalize_value"] = False
