@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from typing import Any
 
 from livegym.cfg.older_run import explained_for_run
 from livegym.cfg.session import Session
@@ -145,19 +146,22 @@ def _set_level(env: Env, first: Candidate, follows: bool) -> None:
 
 
 def trained_otherwise(candidate: Candidate, session: Session, here: SettledConfig) -> bool:
-    """Whether a version was trained in environments that differ from those of the configuration `here`.
+    """Whether a version was trained in other environments than those of `here`, or needs another network.
 
     Typed keys apply to both. Returns False if the candidate does not contain its run's configuration.
     """
     if candidate.config is None:
         return False
-    return _environments(session.config_for(candidate.config)) != _environments(here)
+    return _play(session.config_for(candidate.config)) != _play(here)
 
 
-def _environments(config: SettledConfig) -> tuple[TaskConfig, PhysicsConfig]:
-    """The settings that determine an episode, except the curriculum's level, which each version brings with it."""
+def _play(config: SettledConfig) -> tuple[TaskConfig, PhysicsConfig, dict[str, Any]]:
+    """The settings that determine an episode, except the curriculum's level, which each version brings with it.
+
+    Networks of one shape may differ, such as by their activation.
+    """
     curriculum = config.task.curriculum and replace(config.task.curriculum, level=0.0)
-    return replace(config.task, num_envs=1, curriculum=curriculum), config.physics
+    return replace(config.task, num_envs=1, curriculum=curriculum), config.physics, config.train.acting()
 
 
 def world_for(candidate: Candidate, session: Session, first_run: str) -> World:

@@ -9,8 +9,8 @@
 from __future__ import annotations
 
 import typing
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
 from livegym.projects import registry
 from livegym.schema.keydoc import key
@@ -40,6 +40,14 @@ class TrainConfig:
     def check(self, num_envs: int) -> None:
         """Raises UserError if these values do not fit a training run with `num_envs` environments."""
         return
+
+    def acting(self) -> dict[str, Any]:
+        """The settings that, beside the weights, determine an action: versions that differ in them need two networks.
+
+        An algorithm names its own. If it does not, these are all of its keys.
+        """
+        learning = {f.name for f in fields(TrainConfig)} - {"algorithm"}
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in learning}
 
     def unused(self) -> dict[str, str]:
         """Name of each key that has no effect with these values -> the setting that it needs."""

@@ -214,10 +214,24 @@ def test_a_version_of_a_run_that_was_trained_otherwise_gets_a_world_of_its_own()
         (["physics.substeps=2"], ["physics.substeps=1"], False),  # what is typed applies to both
         (["task.rewards.upright=2"], [], True),
         (["task.params.max_push=12"], [], True),
-        (["numEnvs=9", "seed=3", "train.gamma=0.5", "task.num_envs=7", "swap=blend"], [], False),
+        (["train.network.activation=relu"], [], True),  # the weights have the same shapes
+        (["train.network.mean_scale=0.5"], [], True),
+        (["train.normalize_input=false"], [], True),
+        (
+            [
+                "numEnvs=9",
+                "seed=3",
+                "train.gamma=0.5",
+                "train.network.initial_log_std=-1",
+                "task.num_envs=7",
+                "swap=blend",
+            ],
+            [],
+            False,
+        ),
     ],
 )
-def test_what_makes_other_environments(config, other, typed, otherwise):
+def test_what_makes_another_world(config, other, typed, otherwise):
     session = Session(settled(config("config=test", "seed=1", "numEnvs=1", *typed)), Provenance("", "", typed, []))
     here = session.config_for(as_dict(config("task=Cartpole")))
     found = candidate(2, config=as_dict(config("task=Cartpole", *other)))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Optional
+from dataclasses import dataclass, field, replace
+from typing import Any, Optional
 
 from livegym.schema.keydoc import key
 from livegym.schema.train import TrainConfig
@@ -90,6 +90,11 @@ class PPOConfig(TrainConfig):
     def check(self, num_envs: int) -> None:
         """Raises UserError unless a batch of `num_envs` x horizon_length steps can be cut into equal minibatches."""
         check_sizes(num_envs, self)
+
+    def acting(self) -> dict[str, Any]:
+        """See `TrainConfig`."""
+        network = replace(self.network, initial_log_std=0.0)  # the weights have what became of it
+        return {"algorithm": self.algorithm, "network": network, "normalize_input": self.normalize_input}
 
     def unused(self) -> dict[str, str]:
         """See `TrainConfig`."""
