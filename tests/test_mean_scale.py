@@ -94,5 +94,5 @@ def test_lr_update_without_an_adaptive_rate_is_said_to_have_no_effect():
 
 @pytest.mark.parametrize("factor", [0.0, -1.0, 101.0])
 def test_a_factor_out_of_range_is_refused(factor):
-    with pytest.raises(UserError, match="train.network.mean_scale"):
+    with pytest.raises(UserError, match=r"train\.network\.mean_scale"):
         compose([f"train.network.mean_scale={factor}"])

@@ -102,13 +102,18 @@ def from_rl_games(params: Mapping[str, Any], num_envs: int, reach: float = 1.0) 
         found["num_minibatches"] = max(1, round(batch / int(config["minibatch_size"])))
     found["network"] = _network(params.get("network", {}), config, left)
     if reach != 1.0:
-        found["network"]["initial_log_std"] = found["network"].get("initial_log_std", 0.0) - math.log(reach)
-        found["network"]["mean_scale"] = 1.0 / reach
+        _scale(found["network"], reach)
         left.append(f"config.clip_actions=False: actions beyond {reach:g} are clipped")
     left += _other_algorithm(params)
     shaper = dict(config.get("reward_shaper") or {})
     left += [f"config.reward_shaper.{k}={v}" for k, v in shaper.items() if k != "scale_value"]
     return found, left
+
+
+def _scale(network: Settings, reach: float) -> None:
+    """Let the policy's last layer and its standard deviation mean what they do upstream, if 1 means `reach` there."""
+    network["initial_log_std"] = min(2.0, max(-5.0, network.get("initial_log_std", 0.0) - math.log(reach)))
+    network["mean_scale"] = 1.0 / reach
 
 
 def _other_algorithm(params: Mapping[str, Any]) -> list[str]:
@@ -170,9 +175,8 @@ def from_rsl_rl(train: Mapping[str, Any], action_range: float) -> tuple[Settings
     found["bounds_loss_coef"] = 0.0
     units = [int(width) for width in policy.get("actor_hidden_dims", [512, 256, 128])]
     network: Settings = {"units": units, "separate": True}
-    std = float(policy.get("init_noise_std", 1.0)) / action_range
-    network["initial_log_std"] = min(2.0, max(-5.0, math.log(std)))
-    network["mean_scale"] = 1.0 / action_range
+    network["initial_log_std"] = math.log(float(policy.get("init_noise_std", 1.0)))
+    _scale(network, action_range)
     activation = str(policy.get("activation", "elu"))
     if activation in ACTIVATIONS:
         network["activation"] = activation
