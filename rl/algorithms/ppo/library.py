@@ -3,7 +3,7 @@
     from livegym.rl.algorithms.ppo.library import A2CAgent
 
 rl_games imports its example environments with its agents, and one of their networks is decorated with `@torch.compile`.
-The decorator compiles nothing, but it imports all of torch's compiler, which was a fifth of the processor time in which
+The decorator compiles nothing, but it imports all of torch's compiler, which was a sixth of the processor time in which
 a training of Cartpole starts. So `torch.compile` leaves functions as they are for as long as this import takes.
 """
 
