@@ -8,8 +8,8 @@ Two parts of the schema are groups, because they depend on a choice: `schema/tas
 task's own dataclass, so only real tasks are options of `task=`; and `schema/train/<settings>`, the keys of the
 algorithm that `train=<settings>` is for.
 
-A node is made once from its classes and then copied, which takes half the time. The schema is not in Hydra's
-`ConfigStore`, because Hydra copies all of that each time it composes.
+A node is made from its classes once and then copied, which is faster. The schema is not in Hydra's `ConfigStore`,
+because Hydra copies all of that each time it composes.
 """
 
 from __future__ import annotations
