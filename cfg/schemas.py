@@ -1,4 +1,4 @@
-"""Sources of Hydra besides livegym's yaml files: the schema, nodes made from it on demand, other projects' yaml.
+"""Sources of Hydra besides livegym's yaml files: the schema, made on demand, and other projects' yaml.
 
     register()                      # before Hydra composes
     node_of("Ant")                  # TaskConfig with Ant's parameters
@@ -7,6 +7,9 @@
 Two parts of the schema are groups, because they depend on a choice: `schema/task/<Name>`, with `params` typed by the
 task's own dataclass, so only real tasks are options of `task=`; and `schema/train/<settings>`, the keys of the
 algorithm that `train=<settings>` is for.
+
+A node is made from its classes once and then copied, which is faster. The schema is not in Hydra's `ConfigStore`,
+because Hydra copies all of that each time it composes.
 """
 
 from __future__ import annotations
@@ -17,12 +20,11 @@ import functools
 from typing import Any, cast
 
 from hydra.core.config_search_path import ConfigSearchPath
-from hydra.core.config_store import ConfigStore
 from hydra.core.object_type import ObjectType
 from hydra.core.plugins import Plugins
 from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
-from omegaconf import MISSING, OmegaConf
+from omegaconf import MISSING, DictConfig, OmegaConf
 
 from livegym.cfg.foreign import ForeignYaml
 from livegym.cfg.groups import algorithm_of_settings
@@ -66,18 +68,35 @@ def _omegaconf_knows(hint: Any) -> bool:
     return inner in (int, float, str, bool, list[int], list[float], list[str], dict[str, float])
 
 
-def node_of(task: str) -> type:
+def node_of(task: str) -> DictConfig:
     """The schema of `task.*` with the task's own parameters. Raises UserError for a task that cannot be loaded."""
-    params = thawed(TASKS[task].Params)
+    return copy.deepcopy(_task_node(task, TASKS[task].Params))
+
+
+@functools.cache
+def _task_node(task: str, cls: type) -> DictConfig:
+    params = thawed(cls)
     member = ("params", params, dataclasses.field(default_factory=params))
-    return dataclasses.make_dataclass(f"{task}Config", [member], bases=(TaskConfig,))
+    made: DictConfig = OmegaConf.structured(dataclasses.make_dataclass(f"{task}Config", [member], bases=(TaskConfig,)))
+    return made
 
 
-def settings_node_of(algorithm: str) -> type:
+def settings_node_of(algorithm: str) -> DictConfig:
     """The schema of `train.*` of an algorithm. Raises UserError if it cannot be loaded."""
-    settings = settings_class(algorithm)
+    return copy.deepcopy(_settings_node(algorithm, settings_class(algorithm)))
+
+
+@functools.cache
+def _settings_node(algorithm: str, settings: type) -> DictConfig:
     member = ("algorithm", str, dataclasses.field(default=algorithm))
-    return dataclasses.make_dataclass(settings.__name__, [member], bases=(settings,))
+    made: DictConfig = OmegaConf.structured(dataclasses.make_dataclass(settings.__name__, [member], bases=(settings,)))
+    return made
+
+
+@functools.cache
+def _root_node() -> DictConfig:
+    made: DictConfig = OmegaConf.structured(RootConfig)
+    return made
 
 
 OPTIONS = {"schema/task": "tasks", "train": "algorithms"}
@@ -102,10 +121,10 @@ class ProjectFolders(SearchPathPlugin):
 
 
 class PartSchemas(ConfigSource):
-    """Groups whose options are made when they are chosen, so that no other task's or algorithm's code is run.
+    """The schema, and groups whose options are made when chosen, so that no other task's or algorithm's code is run.
 
-    `schema/task` has an option for each task. `schema/train` has one for each name that `train=` can choose. `train`
-    itself has one for each algorithm, with the algorithm's own defaults.
+    `schema` has the root keys. `schema/task` has an option for each task. `schema/train` has one for each name that
+    `train=` can choose. `train` itself has one for each algorithm, with the algorithm's own defaults.
     """
 
     GROUPS = ("", "schema", "schema/task", "schema/train", "train")
@@ -121,9 +140,9 @@ class PartSchemas(ConfigSource):
         if group == "train":
             node = OmegaConf.create({"algorithm": name})
         elif group == "schema/train":
-            node = OmegaConf.structured(settings_node_of(algorithm_of_settings(name)))
+            node = settings_node_of(algorithm_of_settings(name))
         else:
-            node = OmegaConf.structured(node_of(name))
+            node = node_of(name) if group else copy.deepcopy(_root_node())
         return ConfigResult(provider=self.provider, path=self.full_path(), config=node, header={"package": None})
 
     def available(self) -> bool:
@@ -137,7 +156,9 @@ class PartSchemas(ConfigSource):
     def is_config(self, config_path: str) -> bool:
         """Whether the path is an option of a group."""
         group, name = _group_and_name(config_path)
-        return group == "schema/train" or (group in OPTIONS and name in registry.names(OPTIONS[group]))
+        if group in OPTIONS:
+            return name in registry.names(OPTIONS[group])
+        return group == "schema/train" or (group, name) == ("", "schema")
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
         """The names of the options and groups in a group."""
@@ -150,7 +171,6 @@ class PartSchemas(ConfigSource):
 
 def register() -> None:
     """Lets Hydra find the schema and the yaml files of all projects; may be called again."""
-    ConfigStore.instance().store(name="schema", node=RootConfig)
     Plugins.instance().register(ProjectFolders)
     Plugins.instance().register(PartSchemas)
     Plugins.instance().register(ForeignYaml)

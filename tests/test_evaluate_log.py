@@ -105,12 +105,23 @@ def test_the_truth_lies_in_the_interval(tmp_path):
 
 @pytest.fixture
 def cartpole(config, tmp_path):
+    """The run, its checkpoint, and how its directory is typed."""
+    return cartpole_in(tmp_path, config)
+
+
+@pytest.fixture(scope="module")
+def read_only(config, tmp_path_factory):
+    """The same for tests that write nothing into it."""
+    return cartpole_in(tmp_path_factory.mktemp("read_only"), config)
+
+
+def cartpole_in(runs, config):
     """A run of Cartpole with a checkpoint of version 5; 400 decisions of version 3, then 400 of version 5."""
-    c = config("config=continuous", "task=Cartpole", f"runsDir={tmp_path}")
+    c = config("config=continuous", "task=Cartpole", f"runsDir={runs}")
     env = make_env(c.task, c.sim, c.physics, 1, 0)
     spec = spec_of(env)
     env.sim.close()
-    run = create_run(tmp_path, "Cartpole", "continuous")
+    run = create_run(runs, "Cartpole", "continuous")
     torch.manual_seed(0)
     model = first_state(c, spec, None)["model"]
     file = save_checkpoint(run, spec, model, 5, as_dict(c))
@@ -129,7 +140,7 @@ def cartpole(config, tmp_path):
             seen=np.zeros(0, np.float32), version=3 if k < 400 else 5, time=1.8e9 + k, clock=float(k),
             reward=1.0, next_obs=obs[k + 1], intervened=k % 100 == 99,
         ))  # fmt: skip
-    return run, file, f"runsDir={tmp_path}"
+    return run, file, f"runsDir={runs}"
 
 
 def test_a_policy_on_its_own_decisions_gains_exactly_nothing(cartpole, config, tmp_path):
@@ -245,10 +256,10 @@ def test_an_export_clears_what_a_killed_one_has_left_and_names_what_is_older(car
         (evaluate_log, ["checkpoint=latest", "log=nowhere"], "nowhere: no such log"),
     ],
 )
-def test_what_is_typed_wrong_is_refused(cartpole, config, command, typed, says):
+def test_what_is_typed_wrong_is_refused(read_only, config, command, typed, says):
     mode = "config=export_log" if command is export_log else "config=evaluate_log"
     with pytest.raises(UserError, match=says):
-        said(command, session(config, mode, cartpole[2], *typed))
+        said(command, session(config, mode, read_only[2], *typed))
 
 
 def test_a_policy_for_other_observations_is_refused(tmp_path):

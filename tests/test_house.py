@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -75,6 +76,11 @@ def layer_of(imported: str) -> int | None:
     return LAYERS.index(package) if package in LAYERS else 0
 
 
+def own_layer(name: str) -> int:
+    """The layer of one of our modules."""
+    return len(LAYERS) if name in ABOVE else LAYERS.index(name.partition(".")[0])
+
+
 def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), str(path))
 
@@ -89,35 +95,55 @@ def imports(tree: ast.Module) -> list[str]:
     return found
 
 
-@functools.cache
-def imports_of(path: Path) -> list[str]:
-    """What a file imports. Many tests ask; the trees themselves are too large to keep."""
-    return imports(tree_of(path))
+class Facts(NamedTuple):
+    """What the rules ask about a file."""
+
+    imports: list[str]
+    lengths: dict[str, int]  # lines of each function, by its name and its first line
+    triple_assignments: list[int]  # lines in which a statement assigns three names at once
+    has_broad_except: bool
 
 
 @functools.cache
-def lengths_of(path: Path) -> dict[str, int]:
-    """Lines of each function of a file, by its name and its first line."""
-    found = [n for n in ast.walk(tree_of(path)) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
-    return {f"{n.name} in line {n.lineno}": n.end_lineno - n.lineno + 1 for n in found}
+def facts_of(path: Path) -> Facts:
+    """Many tests ask, and parsing takes the most time; the trees themselves are too large to keep."""
+    tree = tree_of(path)
+    lengths, triples, broad = {}, [], False
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            lengths[f"{node.name} in line {node.lineno}"] = node.end_lineno - node.lineno + 1
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple):
+            if isinstance(node.targets[0], ast.Tuple) and len(node.targets[0].elts) > 2:
+                triples.append(node.lineno)
+        elif isinstance(node, ast.ExceptHandler):
+            broad = broad or is_broad(node)
+    return Facts(imports(tree), lengths, triples, broad)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_imports_go_one_way(path):
-    name = name_of(path)
-    own_layer = len(LAYERS) if name in ABOVE else LAYERS.index(name.partition(".")[0])
-    for imported in imports_of(path):
-        imported_layer = layer_of(imported)
-        assert imported_layer is None or imported_layer <= own_layer, (
-            f"{name_of(path)} imports {imported}, which is above it"
-        )
+def is_broad(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler takes anything and keeps it; cleaning up and raising again is fine."""
+    if isinstance(handler.body[-1], ast.Raise) and handler.body[-1].exc is None:
+        return False
+    caught = handler.type
+    names = [caught] if not isinstance(caught, ast.Tuple) else caught.elts
+    return caught is None or any(getattr(n, "id", "") in ("Exception", "BaseException") for n in names)
+
+
+def test_imports_go_one_way():
+    upwards = [
+        f"{name_of(path)} imports {imported}, which is above it"
+        for path in MODULES
+        for imported in facts_of(path).imports
+        if (layer_of(imported) or 0) > own_layer(name_of(path))
+    ]
+    assert upwards == [], "\n".join(upwards)
 
 
 def test_no_file_imports_itself_through_others():
     """Imports inside functions count: one that hides a circle is no better than the circle."""
     names = {name_of(path) for path in MODULES}
     graph = {
-        name_of(path): {i.removeprefix("livegym.") for i in imports_of(path) if i.startswith("livegym.")} & names
+        name_of(path): {i.removeprefix("livegym.") for i in facts_of(path).imports if i.startswith("livegym.")} & names
         for path in MODULES
     }
     graph["livegym"] = set()  # `from livegym import train` is written so, and imports train only
@@ -134,7 +160,7 @@ def test_our_modules_are_imported_by_their_one_name():
     tracked = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True)
     for name in tracked.stdout.split():
         if (ROOT / name).exists() and not name.startswith(WHEELS):
-            for imported in imports_of(ROOT / name):
+            for imported in facts_of(ROOT / name).imports:
                 assert imported.partition(".")[0] not in (*PACKAGES, "train"), f"{name}: write livegym.{imported}"
 
 
@@ -142,7 +168,7 @@ def test_only_one_folder_knows_rl_games():
     """An algorithm and the library behind it are one folder; the rest of `rl/` speaks the contract."""
     for path in MODULES:
         if not name_of(path).startswith("rl.algorithms.ppo"):
-            found = [name for name in imports_of(path) if name.startswith(("rl_games", "livegym.rl.algorithms."))]
+            found = [name for name in facts_of(path).imports if name.startswith(("rl_games", "livegym.rl.algorithms."))]
             assert found == [], f"{name_of(path)} imports {found[0]}"
 
 
@@ -159,28 +185,23 @@ def test_only_one_module_spells_rl_games_keys_and_one_knows_engines():
             assert "MujocoSimulator" not in text
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_sizes(path):
-    assert len(path.read_text().splitlines()) <= MAX_FILE
-    if path.name == "train.py":
-        assert len(path.read_text().splitlines()) < 100
-    too_long = {name: length for name, length in lengths_of(path).items() if length > MAX_FUNCTION}
-    assert too_long == {}
+def test_sizes():
+    files = {name_of(path): len(path.read_text().splitlines()) for path in MODULES}
+    assert {name: lines for name, lines in files.items() if lines > MAX_FILE} == {}
+    assert files["train"] < 100
+    functions = {(name_of(path), name): lines for path in MODULES for name, lines in facts_of(path).lengths.items()}
+    assert {where: lines for where, lines in functions.items() if lines > MAX_FUNCTION} == {}
 
 
 def test_the_median_function_fits_on_a_hand():
-    lengths = [length for path in MODULES for length in lengths_of(path).values()]
+    lengths = [length for path in MODULES for length in facts_of(path).lengths.values()]
     assert statistics.median(lengths) <= MEDIAN_FUNCTION
 
 
 def test_no_statement_assigns_three_names_at_once():
     """It saves lines and costs reading, searching and blame."""
     found = [
-        f"{path.relative_to(ROOT)}:{node.lineno}"
-        for path in [*MODULES, *CLIENT]
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple)
-        if isinstance(node.targets[0], ast.Tuple) and len(node.targets[0].elts) > 2
+        f"{path.relative_to(ROOT)}:{line}" for path in [*MODULES, *CLIENT] for line in facts_of(path).triple_assignments
     ]
     assert found == []
 
@@ -249,30 +270,27 @@ def test_exported_javascript_says_what_it_is_for():
             assert path.name == "picture.js", f"{path.relative_to(ROOT)}: {name} has no JSDoc"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_what_is_public_has_a_docstring(path):
+def without_docstring(path: Path) -> list[str]:
+    """The module, and what is public in it, if they have no docstring."""
     tree = tree_of(path)
-    assert ast.get_docstring(tree), f"{path} has no docstring"
+    missing = [] if ast.get_docstring(tree) else [f"{name_of(path)} has no docstring"]
     classes = [n for n in tree.body if isinstance(n, ast.ClassDef) and not n.name.startswith("_")]
     for node in [*tree.body, *(m for c in classes for m in c.body)]:
         public = isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_")
         inherited = getattr(node, "name", "") in CONTRACT and name_of(path).startswith("sim.")
-        assert not public or inherited or ast.get_docstring(node), f"{name_of(path)}: {node.name} has no docstring"
+        if public and not inherited and not ast.get_docstring(node):
+            missing.append(f"{name_of(path)}: {node.name} has no docstring")
+    return missing
 
 
-def is_broad(handler: ast.ExceptHandler) -> bool:
-    """Whether a handler takes anything and keeps it; cleaning up and raising again is fine."""
-    if isinstance(handler.body[-1], ast.Raise) and handler.body[-1].exc is None:
-        return False
-    caught = handler.type
-    names = [caught] if not isinstance(caught, ast.Tuple) else caught.elts
-    return caught is None or any(getattr(n, "id", "") in ("Exception", "BaseException") for n in names)
+def test_what_is_public_has_a_docstring():
+    missing = [text for path in MODULES for text in without_docstring(path)]
+    assert missing == [], "\n".join(missing)
 
 
 def test_broad_excepts_are_in_few_places_only():
     """Where a sweep, the watching thread, a viewer's threads or other projects outlive a bug, and report it whole."""
-    handlers = [(path, n) for path in MODULES for n in ast.walk(tree_of(path)) if isinstance(n, ast.ExceptHandler)]
-    found = {name_of(path) for path, handler in handlers if is_broad(handler)}
+    found = {name_of(path) for path in MODULES if facts_of(path).has_broad_except}
     assert found <= {"cfg.jobs", "play.watch", "utils.attempt", "projects.finding", "projects.foreign"}
 
 
@@ -305,7 +323,7 @@ LEARNERS = {
 
 def test_an_optional_library_is_imported_only_where_it_is_used():
     for library, allowed in OPTIONAL.items():
-        using = [path for path in MODULES if library in imports_of(path)]
+        using = [path for path in MODULES if library in facts_of(path).imports]
         assert [name_of(path) for path in using] == allowed
         for path in using:
             outside = [n for n in tree_of(path).body if isinstance(n, ast.Import | ast.ImportFrom)]
@@ -314,16 +332,16 @@ def test_an_optional_library_is_imported_only_where_it_is_used():
 
 def test_another_learner_is_imported_only_by_its_adapter_which_no_module_imports():
     for library, allowed in LEARNERS.items():
-        using = [path for path in MODULES if library in {n.partition(".")[0] for n in imports_of(path)}]
+        using = [path for path in MODULES if library in {n.partition(".")[0] for n in facts_of(path).imports}]
         assert [name_of(path) for path in using] == allowed
     adapters = tuple(f"livegym.{name}" for names in LEARNERS.values() for name in names)
-    assert [name_of(path) for path in MODULES if set(adapters) & set(imports_of(path))] == []
+    assert [name_of(path) for path in MODULES if set(adapters) & set(facts_of(path).imports)] == []
 
 
 def test_every_library_that_is_imported_is_required():
     text = (ROOT / "setup.py").read_text().partition("install_requires=[")[2].partition("]")[0]
     required = set(re.findall(r'"([A-Za-z][\w-]*)', text))
-    used = {name.partition(".")[0] for path in MODULES for name in imports_of(path)}
+    used = {name.partition(".")[0] for path in MODULES for name in facts_of(path).imports}
     foreign = used - {"livegym", "isaacgym", *OPTIONAL, *LEARNERS} - sys.stdlib_module_names
     assert {name for name in foreign if INSTALLED_AS.get(name, name) not in required} == set()
 

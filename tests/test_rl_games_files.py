@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from rl_games.algos_torch import torch_ext
-from rl_games.torch_runner import Runner
 
 from livegym.cfg.compose import compose
 from livegym.cfg.typed import to_typed
@@ -25,6 +24,8 @@ from tests.processes import results, run
 @pytest.fixture(scope="module")
 def written_by_rl_games(tmp_path_factory) -> Path:
     """Two iterations of rl_games' own Runner, agent, training loop and save; no code of ours but the environment."""
+    from rl_games.torch_runner import Runner  # it imports torch's compiler, which takes seconds
+
     cwd = tmp_path_factory.mktemp("library")
     c = to_typed(compose(["task=Cartpole"]))
     env = RlGamesEnv(make_env(c.task, c.sim, c.physics, 16, 0), "cpu")

@@ -1,7 +1,8 @@
 """Proximal policy optimisation (Schulman et al. 2017, arXiv:1707.06347) by rl_games.
 
 `settings.py` has the keys, `params.py` translates them for the library, `adapter.py` adapts our Env to its interface,
-`agent.py` subclasses its agent, `learner.py` has the training run and its state, and `network.py` the acting network.
+`library.py` imports its agents, and `agent.py` subclasses them; `learner.py` has the training run and its state, and
+`network.py` the acting network.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """rl_games' PPO agent, one iteration at a time.
 
 The library's own agents are subclassed at the points that they provide: `env_step`, `env_reset`, and the constructor's
-parameters. Nothing is replaced at run time. These are the differences from the library, and their reasons:
+parameters. Nothing of it is replaced at run time. These are the differences from the library, and their reasons:
 
 - There is no loop: `learner.py` in this folder makes iterations, and can abandon one in the middle.
 - At a time limit, the discounted value of the episode's *last observation* is added to the reward; the library adds
@@ -20,13 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rl_games.algos_torch import torch_ext
-from rl_games.algos_torch.a2c_continuous import A2CAgent
-from rl_games.algos_torch.a2c_discrete import DiscreteA2CAgent
-from rl_games.common.a2c_common import A2CBase
 from torch import Tensor
 
 from livegym.rl.algorithms.ppo.adapter import RlGamesEnv
+from livegym.rl.algorithms.ppo.library import A2CAgent, A2CBase, DiscreteA2CAgent, torch_ext
 from livegym.rl.algorithms.ppo.params import learner_params
 from livegym.rl.algorithms.ppo.settings import PPOConfig
 from livegym.rl.divergence import ImpossibleAction
