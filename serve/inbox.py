@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 from livegym.online.stream_requests import Answer, Request
-from livegym.serve.fair_queue import NOBODY, Share
+from livegym.utils.fair_queue import NOBODY, Share
 from livegym.utils.locks import locked
 
 CAPACITY = 4096
