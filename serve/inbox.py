@@ -114,6 +114,10 @@ class Inbox:
             self._count -= requests
             self._taken.pop(future, None)
 
+    def is_busy(self) -> bool:
+        """Return whether requests wait for their answers. Any thread may call it."""
+        return self._count > 0
+
     def take(self, timeout: float) -> list[Asked]:
         """Wait for requests and return all of them, oldest first; an empty list after `timeout` s, or once closed."""
         until = time.monotonic() + timeout

@@ -133,6 +133,7 @@ class OnlineApi:
         """Mount the endpoints of this API at `PREFIX`, and the client's page, if there is one, at `PAGE`."""
         gateway.places.allow(f"{PREFIX}/ws", SOCKETS)
         gateway.app.mount(PREFIX, self.app)
+        gateway.give_way(self._inbox.is_busy)
         gateway.answer("POST", f"{PREFIX}/observe", _plain(self._observe))
         gateway.answer("POST", f"{PREFIX}/reward", _plain(self._reward))
         gateway.answer(SOCKET, f"{PREFIX}/ws", self._socket)

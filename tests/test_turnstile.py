@@ -10,7 +10,7 @@ from livegym.serve.intake import OVERHEAD, Intake, Sender
 from livegym.serve.leases import StreamLeases
 from livegym.serve.messages import Description
 from livegym.serve.protocol import Reader
-from livegym.web.turnstile import Turnstile
+from livegym.web.turnstile import MOST_PAUSES, Turnstile
 from tests.online_fixtures import SPEC
 from tests.test_online_server import observe, reward
 
@@ -121,3 +121,23 @@ def test_what_is_not_worth_its_turn_leaves_it_to_the_next():
         return list(begun)
 
     assert asyncio.run(drive()) == ["first", "gone", "second"]
+
+
+def test_a_crowd_gives_way_to_what_is_more_urgent_but_not_forever():
+    async def drive(busy_for: int) -> int:
+        turnstile, begun, asked = Turnstile(1), [], []
+
+        def busy() -> bool:
+            asked.append(list(begun))
+            return len(asked) <= busy_for
+
+        turnstile.busy = busy
+        for name in ("first", "second", "third"):
+            turnstile.call((name,), 1, lambda name=name: begun.append(name) is None)
+        while len(begun) < 2:
+            await asyncio.sleep(0.001)
+        return asked.count(["first"])
+
+    assert asyncio.run(drive(busy_for=0)) == 1
+    assert asyncio.run(drive(busy_for=3)) == 4
+    assert asyncio.run(drive(busy_for=1000)) == MOST_PAUSES

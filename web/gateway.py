@@ -71,6 +71,13 @@ class Gateway:
         """
         self._direct[f"{method} {path}"] = answering
 
+    def give_way(self, busy: Callable[[], bool]) -> None:
+        """While `busy()`, let the requests of a crowd begin more slowly, so that other threads get on with their work.
+
+        A request that needs not wait for others begins at once all the same.
+        """
+        self._server.requests.busy = busy
+
     def start(self) -> None:
         """Start to serve, on a thread of its own; return once requests are answered."""
         self._server.start()

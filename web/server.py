@@ -99,9 +99,10 @@ class Connection(H11Protocol):
         self._in_line = True
         self._stop_waiting()
         self._unset_keepalive_if_required()
-        self.flow.pause_reading()
         host, port = self.client or ("", id(self))
         self._requests.call((host, "known" if self._admitted else "new", str(port)), 1.0, self._begin)
+        if self._in_line:
+            self.flow.pause_reading()
 
     def _begin(self) -> bool:
         self._in_line = False
@@ -285,8 +286,8 @@ class Server(uvicorn.Server):
     """Serves `app` on `listener`, on a thread of its own, between `start` and `stop`."""
 
     def __init__(self, app: Any, listener: socket.socket) -> None:
-        self._requests = Turnstile(REQUESTS)
-        super().__init__(_configuration(app, self._requests))
+        self.requests = Turnstile(REQUESTS)
+        super().__init__(_configuration(app, self.requests))
         self._listener = listener
         self._accepts = threading.Event()
         self._thread = threading.Thread(target=self._run, name="web", daemon=True)
@@ -312,7 +313,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to accept connections."""
         await super().startup([])  # uvicorn itself accepts nothing
-        self._accepting = Accepting(self._listener, self._protocol, lambda: len(self._requests) >= MAX_IN_LINE)
+        self._accepting = Accepting(self._listener, self._protocol, lambda: len(self.requests) >= MAX_IN_LINE)
         self._accepting.start()
         self._accepts.set()
 

@@ -7,6 +7,9 @@
 What is done in one turn holds up all other connections, and the answers too, until the turn ends. Without a limit, a
 turn would take as long as all clients together have work for it. Here it lets through what costs `limit`, or one piece
 of work that costs more. What waits is let through as `utils/fair_queue.py` says.
+
+While another thread has something more urgent to do (`busy`), a turn lets nothing through, for `MOST_PAUSES` pauses at
+most: Python runs one thread at a time, and would give this one half of the time and more.
 """
 
 from __future__ import annotations
@@ -16,6 +19,9 @@ from collections.abc import Callable
 
 from livegym.utils.fair_queue import FairQueue, Share
 
+PAUSE_S = 0.001
+MOST_PAUSES = 5
+
 
 class Turnstile:
     """A turnstile of one event loop, on which all methods are called."""
@@ -24,7 +30,9 @@ class Turnstile:
         """`limit`: cost of what is let through in one turn."""
         self._limit = self._left = limit
         self._waiting = FairQueue[tuple[Callable[[], bool], float]]()
-        self._renews = False  # whether the next turn begins with `_renew`
+        self._renews = False  # whether a later turn begins with `_renew`
+        self._pauses = 0  # since something was let through
+        self.busy: Callable[[], bool] = lambda: False
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -61,5 +69,11 @@ class Turnstile:
                 self._left += cost
 
     def _renew(self) -> None:
-        self._renews, self._left = False, self._limit
+        if self._waiting and self._pauses < MOST_PAUSES and self.busy():
+            self._pauses += 1
+            asyncio.get_running_loop().call_later(PAUSE_S, self._renew)
+            return
+        self._pauses = 0
+        self._renews = False
+        self._left = self._limit
         self._admit()
