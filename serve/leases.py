@@ -9,7 +9,7 @@
 A WebSocket client is present until its connection ends, an HTTP client while it waits for an answer or has streams
 whose lease has not expired. One address may hold `ADDRESS_SHARE` of all streams. This machine's own address stands for
 many programs: there, one client may hold `CLIENT_SHARE` while another one has streams. All of it runs on the server's
-event loop, but for `holds`, so nothing can happen between `check` and `take`.
+event loop except `holds`, so nothing can happen between `check` and `take`.
 """
 
 from __future__ import annotations

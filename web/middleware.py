@@ -60,7 +60,7 @@ HEADERS = {
 """Headers of every answer that does not set them itself."""
 RAW_HEADERS = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 SOCKET = "WEBSOCKET"
-"""What stands for the method of a WebSocket, which has none."""
+"""A word in place of the method of a WebSocket, which has none."""
 
 
 class AccessMiddleware:

@@ -125,7 +125,7 @@ class Connection(H11Protocol):
             self._due = None
 
     def _gather_answer(self) -> None:
-        """Make the head of the answer wait for the body, unless the client must be told first to send its own."""
+        """Make the head of the answer wait for its body, unless the client waits for a `100 Continue`."""
         cycle = self.cycle
         if cycle is not None and cycle.transport is self.transport and not cycle.waiting_for_100_continue:
             cycle.transport = cast(asyncio.Transport, GatheredAnswer(self.transport, self.loop))
@@ -161,7 +161,7 @@ class Connection(H11Protocol):
 
 
 class GatheredAnswer:
-    """What uvicorn writes an answer to: sends the head with the beginning of the body.
+    """A transport for one answer, which sends the head together with the beginning of the body.
 
     Apart, they are two system calls here, and wake the client twice. A body that does not follow in the same turn of
     the event loop is not waited for.
