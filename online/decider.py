@@ -17,7 +17,7 @@ import logging
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,12 +56,27 @@ class NoFreeSlot(RuntimeError):
 
 
 class StreamSlots:
-    """Assigns streams to the policy's environments, which are the slots."""
+    """Assigns streams to the policy's environments, which are the slots.
 
-    def __init__(self, count: int, idle: float) -> None:
-        """`idle`: s without a request after which a stream may lose its slot to another one."""
+    If all are taken, a new stream gets the slot of another one: of a stream whose client has left, first of those
+    without a pending decision, then of the others; or of one that has not asked for `idle` s. Of several, the one that
+    asked least recently loses it. So new names use up the slots of those that came and went before, not of clients.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        idle: float,
+        held: Callable[[str], bool] = lambda stream: True,
+        waits: Callable[[str], bool] = lambda stream: False,
+    ) -> None:
+        """`idle`: s without a request after which a stream may lose its slot although its client is present.
+
+        `held(stream)`: whether a client has the stream. `waits(stream)`: whether its newest decision is pending.
+        """
         self._free = list(range(count - 1, -1, -1))
         self._idle = idle
+        self._held, self._waits = held, waits
         self._reserved: set[str] = set()
         # Stream -> its slot and the s of its last request, the least recent stream first.
         self._assigned: OrderedDict[str, tuple[int, float]] = OrderedDict()
@@ -75,7 +90,10 @@ class StreamSlots:
         return list(self._assigned)
 
     def of(self, stream: str, now: float) -> int:
-        """Return the stream's slot; assign one if it has none. Raises NoFreeSlot."""
+        """Return the stream's slot; assign one if it has none. Raises NoFreeSlot.
+
+        Streams that ask at the same time `now` keep theirs.
+        """
         slot = self._assigned[stream][0] if stream in self._assigned else self._take(now)
         self._assigned[stream] = (slot, now)
         self._assigned.move_to_end(stream)
@@ -94,12 +112,24 @@ class StreamSlots:
     def _take(self, now: float) -> int:
         if self._free:
             return self._free.pop()
-        others = ((stream, *assigned) for stream, assigned in self._assigned.items() if stream not in self._reserved)
-        oldest, slot, last_request = next(others, ("", 0, now))
-        if not oldest or now - last_request < self._idle:
+        loser = self._loser(now)
+        if loser is None:
             raise NoFreeSlot(f"{len(self._assigned)} streams are served already, which is the limit")
-        del self._assigned[oldest]
-        return slot
+        return self._assigned.pop(loser)[0]
+
+    def _loser(self, now: float) -> str | None:
+        """Return the stream that loses its slot to a new one; None if all keep theirs."""
+        waits = idle = None
+        for stream, (_, last_request) in self._assigned.items():
+            if stream in self._reserved or last_request >= now:
+                continue
+            if not self._held(stream):
+                if not self._waits(stream):
+                    return stream
+                waits = waits or stream
+            elif now - last_request >= self._idle:
+                idle = idle or stream
+        return waits or idle
 
 
 class Decider:

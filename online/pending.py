@@ -77,6 +77,10 @@ class Pending:
     def __len__(self) -> int:
         return len(self._open)
 
+    def waits(self, stream: str) -> bool:
+        """Return whether the newest decision of a stream is pending."""
+        return self.last_of(stream) is not None
+
     def next_id(self) -> int:
         """Return an id that no decision of this run has had."""
         self._made += 1

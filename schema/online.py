@@ -41,7 +41,8 @@ class OnlineConfig:
     )
     stream_rate: Optional[float] = key(
         None,
-        "observations and rewards that one stream may send; more are refused as `busy` (HTTP: 429); null: no limit",
+        "observations and rewards that one stream may send; more are refused as `busy` (HTTP: 429); null: no limit, "
+        "because a stream that sends more than its share only waits longer, and a fast stream may be right",
         unit="1/s",
         low=1,
     )

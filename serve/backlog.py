@@ -6,9 +6,9 @@
         ...
 
 A turn has at most `ROWS` requests, or one message with more, so it ends soon. Whose messages they are is decided in
-equal shares (`fair_queue.py`): a client that sends more than can be answered delays itself, and what another client
-asks is in one of the next turns, however much waits. The messages about a stream are answered in the order of their
-arrival, one observation in a turn. Messages of rewards, which need no forward pass, go first in their turn.
+equal shares (`utils/fair_queue.py`): a client that sends more than can be answered delays itself, and what another
+client asks is in one of the next turns, however much waits. The messages about a stream are answered in the order of
+their arrival, one observation in a turn. Messages of rewards, which need no forward pass, go first in their turn.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collections import deque
 from collections.abc import Iterable
 
 from livegym.online.stream_requests import Observed
-from livegym.serve.fair_queue import FairQueue
 from livegym.serve.inbox import Asked
+from livegym.utils.fair_queue import FairQueue
 
 ROWS = 16
 """Requests of a turn. A pass for 16 observations takes about twice as long as one for a single observation."""

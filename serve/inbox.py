@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 from livegym.online.stream_requests import Answer, Request
-from livegym.serve.fair_queue import NOBODY, Share
+from livegym.utils.fair_queue import NOBODY, Share
 from livegym.utils.locks import locked
 
 CAPACITY = 4096
@@ -113,6 +113,10 @@ class Inbox:
         with locked(self._changed, "the inbox"):
             self._count -= requests
             self._taken.pop(future, None)
+
+    def is_busy(self) -> bool:
+        """Return whether requests wait for their answers. Any thread may call it."""
+        return self._count > 0
 
     def take(self, timeout: float) -> list[Asked]:
         """Wait for requests and return all of them, oldest first; an empty list after `timeout` s, or once closed."""

@@ -5,9 +5,9 @@
     answers = await intake.settle(waiting)                 # in the form to send; raises MessageRefused
 
 A message is checked, its streams are leased to the client, and its requests go into the inbox; if one of these fails,
-nothing is changed. Few messages are checked in one turn of the event loop (`turnstile.py`). Once the answers are known,
-the streams of which nothing was accepted are free again: otherwise invented names, and those of an earlier run, would
-use up the streams that are allowed. All of it runs on the server's event loop.
+nothing is changed. Few messages are checked in one turn of the event loop (`web/turnstile.py`). Once the answers are
+known, the streams of which nothing was accepted are free again: otherwise invented names, and those of an earlier run,
+would use up the streams that are allowed. All of it runs on the server's event loop.
 """
 
 from __future__ import annotations
@@ -24,18 +24,22 @@ from functools import partial
 from typing import Any
 
 from livegym.online.stream_requests import Answer, Observed, Refusal, Request
-from livegym.serve.fair_queue import Share
 from livegym.serve.inbox import Busy, Closed, Inbox
 from livegym.serve.leases import HERE, StreamLeases
 from livegym.serve.messages import MAX_ITEMS
 from livegym.serve.protocol import Message, MessageRefused, answers_of
-from livegym.serve.turnstile import Turnstile
 from livegym.tasks.stream_task import ActionUnits
+from livegym.utils.fair_queue import Share
 from livegym.web.rates import TokenBuckets
+from livegym.web.turnstile import Turnstile
 
 log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
+BYTES = 4 * 1024
+"""Size of the messages that are checked in one turn of the event loop, or one that is larger: about 0.5 ms."""
+OVERHEAD = 512
+"""Cost of checking any message besides its size, in bytes."""
 BURST_S = 2.0
 """Seconds at the full rate that a stream may save up, if its rate is limited."""
 UNCHANGED = "Nothing was accepted; resend it in {:.3g} s."
@@ -120,7 +124,7 @@ class Intake:
         self._asked = TokenBuckets(stream_rate, max(BURST_S * stream_rate, MAX_ITEMS)) if stream_rate else None
         self._inbox, self._leases = inbox, leases
         self._took, self._units = took, units
-        self._turnstile = Turnstile()
+        self._turnstile = Turnstile(BYTES)
         self._returns = _Returns(self._tell)
         self.messages = 0
         self.refused = 0  # messages and requests
@@ -140,7 +144,7 @@ class Intake:
         MessageRefused if a message that is valid is not accepted now; nothing is awaited between it and the return.
         """
         arrived = time.perf_counter() if arrived is None else arrived
-        await self._turnstile.enter(sender.share, len(text or ""))
+        await self._turnstile.enter(sender.share, OVERHEAD + len(text or ""))
         self.messages += 1
         message = None
         try:

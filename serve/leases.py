@@ -9,7 +9,7 @@
 A WebSocket client is present until its connection ends, an HTTP client while it waits for an answer or has streams
 whose lease has not expired. One address may hold `ADDRESS_SHARE` of all streams. This machine's own address stands for
 many programs: there, one client may hold `CLIENT_SHARE` while another one has streams. All of it runs on the server's
-event loop, so nothing can happen between `check` and `take`.
+event loop except `holds`, so nothing can happen between `check` and `take`.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ class StreamLeases:
         self._connected: set[str] = set()  # owners that stay until they leave
         self._until: OrderedDict[str, float] = OrderedDict()  # other owner -> when its lease ends, in order
         self._asking: Counter[str] = Counter()  # messages that are not answered yet, by owner
+
+    def holds(self, stream: str) -> bool:
+        """Return whether a client has the stream. Any thread may call it."""
+        return stream in self._owners
 
     def connect(self, owner: str) -> None:
         """Lease to `owner` until it leaves."""

@@ -52,6 +52,7 @@ from livegym.serve.guard import champion_of
 from livegym.serve.history_file import HistoryFile
 from livegym.serve.inbox import Inbox
 from livegym.serve.latencies import Latencies
+from livegym.serve.leases import StreamLeases
 from livegym.serve.loop import Loop
 from livegym.serve.metrics import Curves
 from livegym.serve.picture import pictures_of
@@ -273,7 +274,9 @@ def _serve(plan: _Plan, run: Run, memory: ServiceState, stop: StopFlag) -> int:
     with contextlib.ExitStack() as resources:
         resources.callback(lambda: memory.save(without=frozenset(own)))
         live = live_policy(run, lambda: plan.policy(slots), plan.rule, config.seed)
-        decider = Decider(live, plan.adapter, StreamSlots(slots, online.pending_ttl_s), plan.spec)
+        leases = StreamLeases(online.max_streams)
+        places = StreamSlots(slots, online.pending_ttl_s, leases.holds, memory.pending.waits)
+        decider = Decider(live, plan.adapter, places, plan.spec)
         rewards = watch_of(memory.writer, online.outlier_factor, config.task.max_reward)
         outcomes = Outcomes(plan.discount, max(STREAMS, slots), online.pending_capacity, rewards)
         service = Service(decider, memory, features_of(env), reward_of(env), own, outcomes, rewards)
@@ -284,8 +287,7 @@ def _serve(plan: _Plan, run: Run, memory: ServiceState, stop: StopFlag) -> int:
         simulator = BuiltIn(env, service, play_speed(config)) if own else None
         latencies, page = Latencies(), page_of(config.streamPage)
         api = OnlineApi(
-            inbox, describe(env), address.access, online.max_streams, latencies.add, online.stream_rate,
-            memory.not_learned, page,
+            inbox, describe(env), address.access, leases, latencies.add, online.stream_rate, memory.not_learned, page,
         )  # fmt: skip
         status = Status(facts, service, watchdog, api.counts, champion, latencies, lambda: memory.not_learned.streams)
         loop = Loop(service, memory, simulator, inbox, status)

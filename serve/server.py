@@ -27,16 +27,15 @@ from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel
 from starlette.background import BackgroundTask
 from starlette.requests import HTTPConnection
-from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from livegym.online.not_learned import NotLearned
 from livegym.serve.clients import MAX_CLIENTS, MAX_UNHEARD, Clients
 from livegym.serve.connection import UNANSWERED, StreamConnection
-from livegym.serve.fair_queue import Share
 from livegym.serve.inbox import Inbox
 from livegym.serve.intake import RETRY_S, Intake, Sender, Waiting
 from livegym.serve.json_schema import schema_of
-from livegym.serve.leases import LEASE_S, MAX_STREAMS, StreamLeases
+from livegym.serve.leases import LEASE_S, StreamLeases
 from livegym.serve.messages import (
     MAX_ITEMS,
     NAME,
@@ -50,10 +49,11 @@ from livegym.serve.messages import (
 )
 from livegym.serve.openapi import add_documentation
 from livegym.serve.protocol import Message, MessageRefused, Reader, text_of
+from livegym.utils.fair_queue import Share
 from livegym.utils.files import strict_json
 from livegym.web.access import Access, Role, address_of, role_of
 from livegym.web.gateway import Gateway
-from livegym.web.middleware import MAX_BODY
+from livegym.web.middleware import MAX_BODY, SOCKET
 from livegym.web.places import REQUESTS
 from livegym.web.server import ARRIVED, MAX_MESSAGE
 
@@ -90,13 +90,15 @@ class OnlineApi:
         inbox: Inbox,
         description: Description,
         access: Access,
-        max_streams: int = MAX_STREAMS,
+        leases: StreamLeases | None = None,
         took: Callable[[float], None] = lambda seconds: None,
         stream_rate: float | None = None,
         not_learned: NotLearned | None = None,
         page: Path | None = None,
     ) -> None:
-        """`took`: is given the s from the arrival of each message of observations until its answer had been sent.
+        """`leases`: who has which streams; None: at most `MAX_STREAMS` of them.
+
+        `took`: is given the s from the arrival of each message of observations until its answer had been sent.
 
         `stream_rate`: requests per second that a stream may send; None: no limit. `not_learned`: the learning switches
         of the streams; without it, they cannot be switched. `page`: a folder with the page of a client in the browser,
@@ -110,7 +112,7 @@ class OnlineApi:
         )
         self._reader = Reader(description)
         self._schema = schema_of(self._reader.observe_schema, self._reader.reward_schema)
-        self._leases = StreamLeases(max_streams)
+        self._leases = leases or StreamLeases()
         self._intake = Intake(inbox, self._leases, took, stream_rate, description.units)
         self._clients = Clients(self._leases)  # of WebSockets
         self._numbers = itertools.count(1)
@@ -118,7 +120,7 @@ class OnlineApi:
         self._requests_from: Counter[str] = Counter()  # the same, by address: names are the clients' choice
         self._refused = 0  # HTTP requests refused before they were read
         self._turned_away = 0  # HTTP requests beyond a limit
-        self._spec = description.to_dict() | {"limits": _limits(max_streams, inbox.capacity)}
+        self._spec = description.to_dict() | {"limits": _limits(self._leases.max_streams, inbox.capacity)}
         self.app = FastAPI(
             title="livegym online", version=str(VERSION), description=INTRODUCTION, docs_url=None, redoc_url=None
         )
@@ -131,6 +133,10 @@ class OnlineApi:
         """Mount the endpoints of this API at `PREFIX`, and the client's page, if there is one, at `PAGE`."""
         gateway.places.allow(f"{PREFIX}/ws", SOCKETS)
         gateway.app.mount(PREFIX, self.app)
+        gateway.give_way(self._inbox.is_busy)
+        gateway.answer("POST", f"{PREFIX}/observe", _plain(self._observe))
+        gateway.answer("POST", f"{PREFIX}/reward", _plain(self._reward))
+        gateway.answer(SOCKET, f"{PREFIX}/ws", self._socket)
         if self._page is not None:
             gateway.app.mount(PAGE, StaticFiles(directory=self._page, html=True))
 
@@ -154,7 +160,6 @@ class OnlineApi:
             ("/observe", self._observe, "Observations, each answered with a decision"),
             ("/reward", self._reward, "Rewards of decisions"),
         ):
-            app.router.routes.append(Route(path, _plain(handler), methods=["POST"]))
             app.add_api_route(
                 path, handler, methods=["POST"], summary=summary,
                 responses={200: {"model": Answers}, **errors}, response_model=None,
@@ -194,7 +199,7 @@ class OnlineApi:
     async def _tell(self) -> Response:
         return _json(strict_json(self._spec), 200)
 
-    # HTTP. FastAPI documents these routes; requests take the `_plain` ones.
+    # HTTP. FastAPI documents these routes; requests do not pass through it (`Gateway.answer`).
 
     async def _observe(self, request: Request, client: ClientId = None) -> Response:
         return await self._answered(request, client, self._reader.observations)
@@ -257,6 +262,9 @@ class OnlineApi:
 
     # WebSocket
 
+    async def _socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._connect(WebSocket(scope, receive, send))
+
     async def _connect(self, socket: WebSocket) -> None:
         refusal = self._no_entry(socket)
         if refusal is not None:
@@ -292,13 +300,15 @@ class OnlineApi:
 CLIENT = f"client: invalid name. Allowed: letters, digits, '_', '.' and '-', at most 64 characters ({NAME})."
 
 
-def _plain(handler: Callable[[Request, str | None], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """Return a handler that gets its arguments without FastAPI, which takes 0.25 of the 1.6 ms of a request."""
+def _plain(handler: Callable[[Request, str | None], Awaitable[Response]]) -> ASGIApp:
+    """Return an application that answers by a handler, which gets its arguments without FastAPI."""
 
-    async def handle(request: Request) -> Response:
-        return await handler(request, request.query_params.get("client"))
+    async def answering(scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, send)
+        answer = await handler(request, request.query_params.get("client"))
+        await answer(scope, receive, send)
 
-    return handle
+    return answering
 
 
 async def _script(request: Request) -> Response:

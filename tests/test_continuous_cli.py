@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import os
@@ -13,10 +14,12 @@ import time
 import urllib.request
 
 import pytest
+import websockets.sync.client
 
 from livegym import train
 from livegym.cfg import cli
 from livegym.rundir.checkpoint import find_latest_checkpoint_file, list_checkpoints
+from livegym.serve.loop import Loop
 from tests.patience import PATIENCE_S, until
 from tests.processes import TRAIN, Running, results, run, runs, scalars
 
@@ -266,3 +269,35 @@ def test_a_mistake_is_explained_and_leaves_nothing_behind(given, message, tmp_pa
     assert message in output
     assert "Traceback" not in output
     assert not list(tmp_path.glob("runs/*"))
+
+
+@pytest.mark.slow
+def test_while_it_serves_no_garbage_collection_looks_at_what_was_there_before(tmp_path, monkeypatch):
+    """Otherwise each full one stops all decisions for a tenth of a second, every few seconds with many clients."""
+    there, seen = [[] for _ in range(1000)], []
+
+    def look(loop, *given) -> None:
+        looked_at = {id(each) for each in gc.get_objects()}
+        seen.append((gc.get_freeze_count() > 100_000, any(id(each) in looked_at for each in there)))
+
+    monkeypatch.setattr(Loop, "run", look)
+    given = ("config=continuous", "task=Cartpole", "simulator=external", "streamPort=0", "online.spare_trainer=false")
+    monkeypatch.setattr(sys, "argv", ["train.py", *given, f"runsDir={tmp_path}"])
+    assert cli.run(train.job) == 0
+    assert seen == [(True, False)]
+    assert gc.get_freeze_count() == 0
+
+
+@pytest.mark.slow
+def test_clients_that_come_and_go_use_up_no_streams(tmp_path):
+    given = ("config=continuous", "task=Cartpole", "simulator=external", "streamPort=0", "online.spare_trainer=false")
+    with Serving(tmp_path, *given, "online.max_streams=3") as server:
+        server.wait_for("dashboard at")
+        address = re.search(r"dashboard at http(\S+)", server.text)[1]
+        found = []
+        for number in range(8):
+            with websockets.sync.client.connect(f"ws{address}online/v1/ws", proxy=None) as client:
+                observation = {"stream": f"name-{number}", "obs": [0.1, 0.0, 0.01, 0.0]}
+                client.send(json.dumps({"v": 1, "type": "observe", "observations": [observation]}))
+                found.append(json.loads(client.recv(PATIENCE_S))["answers"][0]["type"])
+        assert found == ["decision"] * 8

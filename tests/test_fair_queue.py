@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
-from livegym.serve.fair_queue import REMEMBERED, FairQueue
+from livegym.utils.fair_queue import REMEMBERED, FairQueue
 
 
 def taken(queue: FairQueue[str], count: int) -> list[str]:

@@ -7,7 +7,8 @@
 A client that connects and disconnects as fast as it can makes more connections than a server in Python can serve.
 asyncio accepts as many in one turn of its loop as its `backlog`, and uvicorn sets that to 2048: then no other client
 is served for seconds. Here, a turn accepts `ACCEPTS`, and beyond `RATE` a second the others wait in the kernel's
-queue. A connection that the client has closed by the time it is accepted costs next to nothing.
+queue. They also wait there while the requests of many others wait for their turns. A connection that the client has
+closed by the time it is accepted costs next to nothing.
 """
 
 from __future__ import annotations
@@ -34,9 +35,16 @@ EXHAUSTED_S = 1.0
 class Accepting:
     """Accepts the connections of one listening socket, on the running event loop."""
 
-    def __init__(self, listener: socket.socket, make: Callable[[], asyncio.BaseProtocol]) -> None:
+    def __init__(
+        self,
+        listener: socket.socket,
+        make: Callable[[], asyncio.BaseProtocol],
+        crowded: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`crowded()`: whether so much waits to be done that no more connections are accepted for now."""
         self._listener = listener
         self._make = make
+        self._crowded = crowded
         self._bucket = TokenBucket(*RATE)
         self._loop = asyncio.get_running_loop()
         self._again: asyncio.TimerHandle | None = None
@@ -59,7 +67,7 @@ class Accepting:
 
     def _accept(self) -> None:
         for _ in range(ACCEPTS):
-            if not self._bucket.take():
+            if self._crowded() or not self._bucket.take():
                 self._pause(PAUSE_S)
                 return
             try:

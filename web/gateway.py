@@ -18,6 +18,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.responses import Response
+from starlette.types import ASGIApp
 
 from livegym.utils.files import strict_json
 from livegym.web.access import Access
@@ -53,6 +54,7 @@ class Gateway:
         self.app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
         guarded = AccessMiddleware(self.app, access)
         self.places = guarded.places
+        self._direct = guarded.direct
         self._server = Server(guarded, listener)
         _add_readings(self.app, stats, metrics, trouble)
 
@@ -60,6 +62,21 @@ class Gateway:
     def url(self) -> str:
         """The address for a browser. It contains the token, so print it on the console, but never to a file."""
         return url_of(self.access.link_token, self.host, self.port)
+
+    def answer(self, method: str, path: str, answering: ASGIApp) -> None:
+        """Let `answering` answer one method of one path, which is then not looked up among the routes of `app`.
+
+        `method`: in capitals; `middleware.SOCKET` for WebSockets. FastAPI takes as long to find a route as all of
+        livegym's checks take.
+        """
+        self._direct[f"{method} {path}"] = answering
+
+    def give_way(self, busy: Callable[[], bool]) -> None:
+        """While `busy()`, let the requests of a crowd begin more slowly, so that other threads get on with their work.
+
+        A request that needs not wait for others begins at once all the same.
+        """
+        self._server.requests.busy = busy
 
     def start(self) -> None:
         """Start to serve, on a thread of its own; return once requests are answered."""

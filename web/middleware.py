@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import math
 
-from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -59,6 +58,9 @@ HEADERS = {
     "cache-control": "no-store",
 }
 """Headers of every answer that does not set them itself."""
+RAW_HEADERS = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+SOCKET = "WEBSOCKET"
+"""A word in place of the method of a WebSocket, which has none."""
 
 
 class AccessMiddleware:
@@ -68,6 +70,7 @@ class AccessMiddleware:
         self._app = app
         self._access = access
         self.places = Places()
+        self.direct: dict[str, ASGIApp] = {}  # method and path -> who answers, instead of `app`
         self._asked = TokenBuckets(access.rate, BURST_S * access.rate) if access.rate is not None else None
         self._slow = {True: WaitingRoom(MAX_SLOW), False: WaitingRoom(MAX_SLOW)}  # of strangers? -> whose bodies lack
 
@@ -90,10 +93,15 @@ class AccessMiddleware:
             await refusal(scope, receive, send)
             return
         try:
-            answering = self._access.login(connection, body) if _signs_in(connection) else self._app
-            await answering(scope, receive, send)
+            await self._answering(connection, body)(scope, receive, send)
         finally:
             self.places.give_back(connection, role)
+
+    def _answering(self, connection: HTTPConnection, body: bytes) -> ASGIApp:
+        if _signs_in(connection):
+            return self._access.login(connection, body)
+        scope = connection.scope
+        return self.direct.get(f"{scope.get('method', SOCKET)} {scope['path']}", self._app)
 
     def _too_fast(self, connection: HTTPConnection, role: Role | None) -> Response | None:
         """Return the refusal of a client that asks too often. Clients without a token are not counted."""
@@ -176,9 +184,9 @@ def _dressed(send: Send) -> Send:
 
     async def dressed(message: Message) -> None:
         if message["type"] in ("http.response.start", "websocket.http.response.start"):
-            headers = MutableHeaders(scope=message)
-            for name, value in HEADERS.items():
-                headers.setdefault(name, value)
+            own = message.get("headers", ())
+            given = {name.lower() for name, _ in own}
+            message["headers"] = [*own, *(pair for pair in RAW_HEADERS if pair[0] not in given)]
         await send(message)
 
     return dressed

@@ -4,6 +4,11 @@ By itself, uvicorn lets a socket that never sends a request stay open forever, a
 not read. Here a connection has `HEAD_S` to send the head of a request, at most `MAX_WAITING` connections may be without
 one (beyond that, one of them is closed), and a stop disconnects all remaining clients after `GRACE_S`. Connections on
 which a request was admitted before wait apart from those of strangers. Connections are accepted by `accepting.py`.
+
+All requests that have arrived would begin in one turn of the event loop, which then lasts as long as all of them take,
+and no message of a WebSocket would be read before it ends. So only `REQUESTS` begin in a turn, handshakes of WebSockets
+included, in fair shares (`turnstile.py`): first the addresses, then connections on which a request was admitted before
+and new ones, then the connections of each kind. Who opens a connection for each request so waits for others who do.
 """
 
 from __future__ import annotations
@@ -25,11 +30,16 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from livegym.web.accepting import Accepting
 from livegym.web.access import ROLE
+from livegym.web.turnstile import Turnstile
 from livegym.web.waiting_room import WaitingRoom
 
 HEAD_S = 10.0
 MAX_WAITING = 256
 """Connections without a request: strangers. As many again may be kept open by clients who were admitted before."""
+REQUESTS = 2
+"""Requests that begin in one turn of the event loop; one takes about 1 ms of it."""
+MAX_IN_LINE = 256
+"""Requests that wait for their turns, beyond which no connections are accepted."""
 GRACE_S = 0.5
 STOP_S = 5.0
 """Longest wait for the server's thread to end, in case the application hangs."""
@@ -50,14 +60,20 @@ WebSocket, and in the scope of an HTTP request, where it is that of the end of i
 
 
 class Connection(H11Protocol):
-    """An HTTP connection that must send a request in time."""
+    """An HTTP connection that must send a request in time, and whose requests begin when it is their turn."""
 
     _room: WaitingRoom | None = None  # in which it waits
     _deadline: asyncio.TimerHandle | None = None
+    _due: float | None = None  # s, by the loop's clock, when the head of a request must be complete
+    _in_line = False  # whether a request that has arrived waits for its turn
+    _arrived = 0.0  # when the last bytes were read
 
-    def __init__(self, *given: Any, strangers: WaitingRoom, known: WaitingRoom, **more: Any) -> None:
+    def __init__(
+        self, *given: Any, strangers: WaitingRoom, known: WaitingRoom, requests: Turnstile, **more: Any
+    ) -> None:
         super().__init__(*given, **more)
         self._strangers, self._known = strangers, known
+        self._requests = requests
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the deadline of a new connection's first request."""
@@ -66,20 +82,58 @@ class Connection(H11Protocol):
         self._wait_for_head()
 
     def data_received(self, data: bytes) -> None:
-        """Handle received bytes; the deadline stands until the head of a request is complete."""
-        arrived, answering = time.perf_counter(), self.conn.their_state is h11.DONE
+        """Handle received bytes."""
+        self._arrived = time.perf_counter()
         super().data_received(data)
-        if self.scope is not None and not answering:  # otherwise they belong to the next request
-            cast(dict[str, Any], self.scope)[ARRIVED] = arrived
+
+    def handle_events(self) -> None:
+        """Handle bytes that were received; those that begin a request, when it is its turn.
+
+        Until then nothing more is read, and no deadline runs.
+        """
+        if self._in_line:
+            return
+        if self.conn.their_state is not h11.IDLE or not self.conn.trailing_data[0]:
+            self._handle()
+            return
+        self._in_line = True
+        self._stop_waiting()
+        self._unset_keepalive_if_required()
+        host, port = self.client or ("", id(self))
+        self._requests.call((host, "known" if self._admitted else "new", str(port)), 1.0, self._begin)
+        if self._in_line:
+            self.flow.pause_reading()
+
+    def _begin(self) -> bool:
+        self._in_line = False
+        if self.transport.is_closing():
+            return False
+        self.flow.resume_reading()
+        self._handle()
+        return True
+
+    def _handle(self) -> None:
+        answering = self.conn.their_state is h11.DONE
+        super().handle_events()
+        if self.scope is not None and not answering:  # otherwise the bytes belong to the next request
+            cast(dict[str, Any], self.scope)[ARRIVED] = self._arrived
+            self._gather_answer()
         if self.conn.their_state is h11.IDLE:
             self._wait_for_head()
         else:
             self._stop_waiting()
+            self._due = None
+
+    def _gather_answer(self) -> None:
+        """Make the head of the answer wait for its body, unless the client waits for a `100 Continue`."""
+        cycle = self.cycle
+        if cycle is not None and cycle.transport is self.transport and not cycle.waiting_for_100_continue:
+            cycle.transport = cast(asyncio.Transport, GatheredAnswer(self.transport, self.loop))
 
     def on_response_complete(self) -> None:
         """Start the deadline of the next request on a connection that is kept open."""
         super().on_response_complete()
-        if self.conn.their_state is h11.IDLE:
+        if self.conn.their_state is h11.IDLE and not self._in_line:
             self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -87,11 +141,16 @@ class Connection(H11Protocol):
         self._stop_waiting()
         super().connection_lost(exc)
 
+    @property
+    def _admitted(self) -> bool:
+        """Whether its last request was admitted."""
+        return self.scope is not None and ROLE in self.scope
+
     def _wait_for_head(self) -> None:
         if self._room is None:
-            admitted = self.scope is not None and ROLE in self.scope  # of its last request
-            self._room = self._known if admitted else self._strangers
-            self._deadline = self.loop.call_later(HEAD_S, self.transport.abort)
+            self._room = self._known if self._admitted else self._strangers
+            self._due = self._due or self.loop.time() + HEAD_S
+            self._deadline = self.loop.call_at(self._due, self.transport.abort)
             self._room.enter(self, self.client[0] if self.client else "", self.transport.abort)
 
     def _stop_waiting(self) -> None:
@@ -99,6 +158,44 @@ class Connection(H11Protocol):
             self._room.exit(self)
             self._room = None
             self._deadline.cancel()
+
+
+class GatheredAnswer:
+    """A transport for one answer, which sends the head together with the beginning of the body.
+
+    Apart, they are two system calls here, and wake the client twice. A body that does not follow in the same turn of
+    the event loop is not waited for.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._head: bytes | None = None  # that waits
+        self._sent = False  # whether the head was sent
+
+    def write(self, data: bytes) -> None:
+        """Send the data, unless they are the head, which comes first."""
+        if self._sent:
+            self._transport.write(data)
+        elif self._head is None:
+            self._head = data
+            self._loop.call_soon(self._send)
+        else:
+            self._head += data
+            self._send()
+
+    def close(self) -> None:
+        """Close the connection when all was sent."""
+        self._send()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        """Return whether the connection is closed, or will be when all was sent."""
+        return self._transport.is_closing()
+
+    def _send(self) -> None:
+        if self._head is not None and not self._sent:
+            self._sent = True
+            self._transport.write(self._head)
 
 
 class WebSocketConnection(WebSocketsSansIOProtocol):
@@ -189,7 +286,8 @@ class Server(uvicorn.Server):
     """Serves `app` on `listener`, on a thread of its own, between `start` and `stop`."""
 
     def __init__(self, app: Any, listener: socket.socket) -> None:
-        super().__init__(_configuration(app))
+        self.requests = Turnstile(REQUESTS)
+        super().__init__(_configuration(app, self.requests))
         self._listener = listener
         self._accepts = threading.Event()
         self._thread = threading.Thread(target=self._run, name="web", daemon=True)
@@ -215,7 +313,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to accept connections."""
         await super().startup([])  # uvicorn itself accepts nothing
-        self._accepting = Accepting(self._listener, self._protocol)
+        self._accepting = Accepting(self._listener, self._protocol, lambda: len(self.requests) >= MAX_IN_LINE)
         self._accepting.start()
         self._accepts.set()
 
@@ -233,12 +331,12 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _configuration(app: Any) -> uvicorn.Config:
+def _configuration(app: Any, requests: Turnstile) -> uvicorn.Config:
     """Return uvicorn's configuration. Only errors are logged, because a request's line may contain the token."""
     rooms = {"strangers": WaitingRoom(MAX_WAITING), "known": WaitingRoom(MAX_WAITING)}
     return uvicorn.Config(
         app,
-        http=functools.partial(Connection, **rooms),  # type: ignore[arg-type]  # called only
+        http=functools.partial(Connection, requests=requests, **rooms),  # type: ignore[arg-type]  # called only
         ws=WebSocketConnection,
         ws_max_size=MAX_MESSAGE,
         ws_ping_interval=PING_S,
