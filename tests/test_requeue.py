@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from livegym.cfg.compose import compose
+from livegym.cfg.compose import compose, prepare
 from livegym.cfg.own_run import with_own_run
 from livegym.cfg.parallel import share_cores
 from livegym.cfg.stopping import PassOn, Sweep, stops_with_sweep, watched
@@ -303,6 +303,15 @@ def test_the_slurm_script_is_shell_and_its_options_are_those_of_sbatch():
     assert {name: bool(re.fullmatch(forms[name], value)) for name, value in options.items()} == dict.fromkeys(
         forms, True
     )
+
+
+def test_the_command_of_the_document_for_a_cluster_composes():
+    document = (TRAIN.parent / "docs" / "sweeps.md").read_text().replace("\\\n", " ")
+    (line,) = [
+        line for line in document.splitlines() if line.startswith("python train.py -m hydra/launcher=submitit_s")
+    ]
+    prepared = prepare(shlex.split(line)[3:], multirun=True)
+    assert [cfg.resume for cfg in prepared.samples] == ["auto"] * 4
 
 
 @pytest.mark.slow
