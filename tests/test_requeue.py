@@ -26,7 +26,7 @@ from livegym.rundir.sweep import JobRecord, forget_stop, note_stop, read_jobs, s
 from livegym.schema.settled import settled
 from livegym.utils.cores import CORES, SLURM, cores, share
 from livegym.utils.errors import UserError
-from livegym.utils.signals import StopFlag, hold_back, let_through
+from livegym.utils.signals import StopFlag
 from tests.patience import PATIENCE_S, until
 from tests.processes import SMALL, TRAIN, run, runs
 from tests.test_learning import differences
@@ -154,15 +154,18 @@ def test_a_notice_may_come_several_times_and_a_signal_twice_if_it_was_passed_on(
 
 
 def test_a_signal_that_comes_before_the_job_stops_it_when_it_begins():
-    held = hold_back()
-    try:
-        os.kill(os.getpid(), signal.SIGTERM)
-        with StopFlag() as stop:
-            assert stop.wait(PATIENCE_S)
-        assert held <= signal.pthread_sigmask(signal.SIG_BLOCK, ())  # again, for the worker's next job
-    finally:
-        let_through(held)
-    assert stop.signum == signal.SIGTERM
+    code = (
+        "import os, signal\n"
+        "from livegym.utils.signals import StopFlag, hold_back\n"
+        "held = hold_back()\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
+        "with StopFlag() as stop:\n"
+        f"    assert stop.wait({PATIENCE_S})\n"
+        "assert held <= signal.pthread_sigmask(signal.SIG_BLOCK, ())\n"  # again, for the worker's next job
+        "print(stop.exit_status)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=TRAIN.parent)
+    assert (done.stdout, done.stderr) == ("143\n", "")
 
 
 def test_the_first_signal_to_the_command_reaches_the_jobs_through_the_directory(tmp_path, capfd):

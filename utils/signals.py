@@ -129,7 +129,12 @@ class StopFlag:
         if self._blocked:
             signal.pthread_sigmask(signal.SIG_BLOCK, self._blocked)
         for signum, handler in self._previous.items():
-            signal.signal(signum, handler)
+            lost = signum in self._blocked and handler in (signal.SIG_DFL, signal.default_int_handler)
+            signal.signal(signum, _between_jobs if lost else handler)
+
+
+def _between_jobs(signum: int, frame: FrameType | None) -> None:
+    """Does nothing: libraries' threads do not block signals, and the worker of a sweep must live for its next job."""
 
 
 def _nohup(signum: int) -> bool:
