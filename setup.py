@@ -105,6 +105,7 @@ setup(
             "wandb",
             "coacd",
             "hydra-joblib-launcher",
+            "joblib>=1.6",
             "hydra-submitit-launcher",
             "pyarrow",
             "onnx",
@@ -123,7 +124,11 @@ setup(
         ],
         "wandb": ["wandb>=0.30"],  # wandb=true
         "convex": ["coacd>=1.0.14"],  # convex pieces of the hollow meshes of Isaac Gym tasks
-        "launchers": ["hydra-joblib-launcher", "hydra-submitit-launcher"],  # hydra/launcher=joblib, submitit_local ...
+        "launchers": [  # hydra/launcher=joblib, submitit_local ...
+            "hydra-joblib-launcher>=1.2",
+            "joblib>=1.6",  # older ones end the mask by which a sweep keeps Ctrl+C from joblib's workers
+            "hydra-submitit-launcher>=1.2",
+        ],
         # learners whose training is a run here (learners/)
         "sb3": ["stable-baselines3>=2.6"],
         "rsl_rl": ["rsl-rl-lib>=5.5"],

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from livegym.utils.child import CHILD
 from livegym.utils.interpreter import explain_missing
-from livegym.utils.parent import end_with_parent
 from livegym.utils.search_path import forget_checkout
 from livegym.utils.signals import StopFlag, end_on_interrupt
 
@@ -39,13 +38,15 @@ def main() -> int:
 
 def job(cfg: DictConfig) -> int:
     """Run one mode once; returns the exit status. Heavy imports wait until the configuration is known to be valid."""
-    with StopFlag() as stop:
-        end_with_parent(stop)  # only if this is a job that a command with a launcher started
+    from livegym.cfg.stopping import stops_with_sweep
+
+    with StopFlag() as stop, stops_with_sweep(stop):
         return _run(cfg, stop)
 
 
 def _run(cfg: DictConfig, stop: StopFlag) -> int:
     from livegym.cfg import jobs
+    from livegym.cfg.own_run import with_own_run
     from livegym.cfg.session import Session
     from livegym.cfg.typed import to_typed, yaml_text
     from livegym.cfg.validate import num_envs_of
@@ -60,7 +61,8 @@ def _run(cfg: DictConfig, stop: StopFlag) -> int:
     setup_logging(config.logLevel)
     record = jobs.current_record()
     texts = yaml_text(cfg), yaml_text(cfg, resolve=False)
-    provenance = Provenance(*texts, jobs.explicit_overrides(), list(sys.orig_argv), record)
+    provenance = Provenance(*texts, jobs.explicit_overrides(), list(sys.orig_argv), record, config.jobName)
+    config = with_own_run(config, record, provenance.overrides)
     session = Session(config, provenance)
     if config.mode == "test":
         from livegym.play.testing import run_test

@@ -36,7 +36,7 @@ def as_named(arguments: Sequence[str], compose: Callable[[list[str]], DictConfig
         if any(override.is_sweep_override() for override in parse(deciding)):
             return []
         config = compose(deciding)
-        if config.mode == "test" or config.resume:
+        if config.mode == "test" or config.resume is True:  # auto does not resume the checkpoint that was typed
             name = _task_of(str(config.checkpoint), Path(config.runsDir))
             return [f"task={name}"] if name in registry.names("tasks") else []
     return []

@@ -22,9 +22,10 @@ from hydra._internal.utils import get_args_parser
 from omegaconf import DictConfig
 
 from livegym.cfg import compose
-from livegym.cfg.jobs import INTERRUPTED, Job, Jobs, NoteSweep, say, status_of
+from livegym.cfg.jobs import INTERRUPTED, Job, Jobs, NoteSweep, status_of
 from livegym.cfg.overrides import OWN_OPTIONS, parse, split, values
 from livegym.cfg.schemas import register
+from livegym.cfg.stopping import PassOn
 from livegym.cfg.validate import validate
 from livegym.projects import new, registry
 from livegym.projects.checkout import spelt_out
@@ -33,7 +34,7 @@ from livegym.schema import RootConfig
 from livegym.schema.keys import Schema
 from livegym.schema.values import plain_text
 from livegym.utils.errors import UserError, did_you_mean
-from livegym.utils.pipes import ending_with_the_reader
+from livegym.utils.pipes import ending_with_the_reader, say
 
 COMMANDS = ("run", "cfg", "multirun", "shell_completion", "info")
 
@@ -120,12 +121,14 @@ def _run(job: Job, arguments: list[str]) -> int:
 
 def _run_sweep(jobs: Jobs, arguments: list[str]) -> int:
     """Run all jobs, and report on them even if the sweep was interrupted."""
-    from livegym.cfg.sweeps import finish, other_processes_find_livegym
+    from livegym.cfg.sweeps import finish, launcher_of, other_processes_find_livegym
 
-    NoteSweep.directory = None
+    total = jobs.total if all(split(a)[1] != "hydra/sweeper" for a in arguments) else None
+    NoteSweep.directory, NoteSweep.jobs = None, total
+    signals = PassOn(lambda: NoteSweep.directory, launcher_of(arguments))
     status = 0
     try:
-        with other_processes_find_livegym(arguments):
+        with other_processes_find_livegym(arguments), signals:
             status = _hydra_main(jobs, arguments)
     except KeyboardInterrupt:
         say("interrupted")
@@ -133,9 +136,9 @@ def _run_sweep(jobs: Jobs, arguments: list[str]) -> int:
     except RuntimeError as error:  # of a launcher: one of its processes was killed
         say(f"error: {str(error).strip().splitlines()[0]}")
         status = 1
+    status = max(status, signals.exit_status)
     if NoteSweep.directory is None:
         return status
-    total = jobs.total if all(split(a)[1] != "hydra/sweeper" for a in arguments) else None
     return max(status, finish(NoteSweep.directory, total))
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import signal
 import sys
 import traceback
 import typing
@@ -26,19 +27,22 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from livegym.cfg.overrides import split
+from livegym.cfg.parallel import LOCAL_LAUNCHERS, share_cores
+from livegym.cfg.stopping import Sweep, watched
 from livegym.cfg.typed import hide_secrets, redacted
 from livegym.cfg.validate import unused_keys, validate
 from livegym.projects import registry
-from livegym.rundir.sweep import JobRecord
+from livegym.rundir.sweep import JobRecord, forget_stop
 from livegym.utils.errors import UserError
 from livegym.utils.log import label_lines
-from livegym.utils.parent import PARENT
-from livegym.utils.pipes import write_to_nobody
+from livegym.utils.pipes import say
 from livegym.utils.search_path import forget_checkout
+from livegym.utils.signals import NOTICES
 
 Job = Callable[[DictConfig], "int | None"]
 
 INTERRUPTED = 130
+AUTO = "auto"  # of `resume`
 SIGNALLED = 128  # from this status on, a signal ended the job, so the sweep ends too
 
 
@@ -56,13 +60,11 @@ class Jobs:
     cwd: str = field(default_factory=os.getcwd)
     pid: int = field(default_factory=os.getpid)
     project_dir: str | None = field(default_factory=registry.project_dir)
-    child: bool = False  # this process was started by the command's own process, and ends with it
     status: int = 0  # of the job that ran last in this process
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Find the same projects in another process. Called when this is unpickled, before Hydra composes there."""
         self.__dict__.update(state)
-        self.child = os.getppid() == self.pid
         if os.getpid() != self.pid:
             forget_checkout()
             registry.use(self.project_dir)
@@ -72,9 +74,6 @@ class Jobs:
 
         Raises KeyboardInterrupt if the rest of a sweep must not run.
         """
-        if self.child:
-            self._end_if_orphan()
-            os.environ[PARENT] = str(self.pid)
         os.chdir(self.cwd)  # relative paths start at the folder of the command, independent of hydra.job.chdir
         sys.argv = list(self.argv)
         sys.orig_argv = list(self.orig_argv)
@@ -84,24 +83,27 @@ class Jobs:
             self.status = self._guarded(cfg)
             return None
 
-    def _end_if_orphan(self) -> None:
-        """Exit if the process that gave this one its jobs has ended, because nothing waits for a result then."""
-        if self.child and os.getppid() != self.pid:
-            os._exit(self.status)
-
     def _job_of_sweep(self, cfg: DictConfig) -> float:
         hydra = HydraConfig.get()
-        sweep = Path(self.cwd) / str(hydra.sweep.dir)
+        place = Path(self.cwd) / str(hydra.sweep.dir)
         number = int(hydra.job.num) + 1
+        local = hydra.runtime.choices["hydra/launcher"] in LOCAL_LAUNCHERS
+        sweep = Sweep(place, self.pid if local else None)
+        if os.getpid() != self.pid and sweep.signum:  # the sweep was stopped before this job began
+            _end_if_lost(sweep, SIGNALLED + sweep.signum)
+            return math.nan
         of = f"/{self.total}" if hydra.runtime.choices["hydra/sweeper"] == "basic" else ""  # others have no total
         if os.getpid() != self.pid:
             label_lines(f"[{number}{of}] ")  # jobs that run at the same time may write to one terminal
         say(f"[{number}{of}] {' '.join(redacted(explicit_overrides()))}")
-        record = JobRecord(sweep, number, explicit_overrides())
-        with _current(record):
+        record = JobRecord(place, number, explicit_overrides())
+        with _current(record), watched(sweep) if os.getpid() != self.pid else contextlib.nullcontext():
             self.status = self._recorded(cfg, record)
-        self._end_if_orphan()
-        if self.status >= SIGNALLED and os.getpid() == self.pid:
+        if os.getpid() != self.pid:
+            _end_if_lost(sweep, self.status)
+            if cfg.resume == AUTO and not sweep.signum:
+                requeue_if_told(self.status)
+        elif self.status >= SIGNALLED:
             raise KeyboardInterrupt
         return math.nan if record.objective is None else record.objective
 
@@ -109,7 +111,7 @@ class Jobs:
         try:
             if (record.sweep / "multirun.yaml").is_file():  # Hydra wrote it before the first job
                 hide_secrets(record.sweep / "multirun.yaml")
-            record.begin()
+            record.begin(keep_run=cfg.resume == AUTO)
             status = self._guarded(cfg)
             record.end(status, None if status else _objective(record, str(cfg.objective)))
         except OSError as error:
@@ -153,10 +155,35 @@ class NoteSweep(Callback):
     """Records the directory of the sweep in the process of the command. Hydra creates this object (cfg/config.yaml)."""
 
     directory: Path | None = None
+    jobs: int | None = None  # how many there are, if that is known before
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Called by Hydra before the first job."""
-        type(self).directory = Path(str(config.hydra.sweep.dir)).absolute()
+        type(self).directory = directory = Path(str(config.hydra.sweep.dir)).absolute()
+        forget_stop(directory)
+        share_cores(config.hydra, self.jobs)
+
+
+def _end_if_lost(sweep: Sweep, status: int) -> None:
+    """Exit if the command has ended: a worker of joblib would wait for its next job, and write to a broken pipe."""
+    if sweep.is_lost:
+        os._exit(status)
+
+
+def requeue_if_told(status: int) -> None:
+    """Let the launcher requeue a job that it asked to stop. Returns if it does not.
+
+    submitit tells its jobs by a signal that they must leave their place, and its handler for that signal requeues them
+    and ends the process. A job's own handler comes first, and saves; now it is the other's turn.
+    """
+    signum = status - SIGNALLED
+    handler = signal.getsignal(signum) if signum in NOTICES else None
+    if not callable(handler):
+        return
+    try:
+        handler(signum, None)
+    except RuntimeError as error:  # submitit: the job was requeued as often as it may
+        say(f"error: {error}")
 
 
 def status_of(end: SystemExit) -> int:
@@ -165,14 +192,6 @@ def status_of(end: SystemExit) -> int:
         return end.code or 0
     say(str(end.code))
     return 1
-
-
-def say(text: str) -> None:
-    """Print a line to standard error. It is no error if its reader has closed the pipe."""
-    try:
-        print(text, file=sys.stderr, flush=True)
-    except BrokenPipeError:
-        write_to_nobody(sys.stderr)
 
 
 _as_typed: dict[str, str] = {}

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import livegym
-from livegym.cfg.jobs import say
 from livegym.cfg.overrides import split, typed_safely
+from livegym.cfg.parallel import BASIC
 from livegym.compare.comparison import compare
 from livegym.compare.report import print_tables
 from livegym.projects.commands import command
@@ -23,10 +23,17 @@ from livegym.rundir.run import open_run
 from livegym.rundir.sweep import Job, read_jobs
 from livegym.utils.errors import UserError
 from livegym.utils.log import output
+from livegym.utils.pipes import say
 from livegym.utils.search_path import child_environment
 from livegym.utils.words import count
 
 KILLED = 1  # counts as the exit status of a job that did not end by itself
+
+
+def launcher_of(overrides: Sequence[str]) -> str:
+    """The launcher that these arguments choose."""
+    chosen = [split(o)[2].lstrip("=") for o in overrides if split(o)[1] == "hydra/launcher"]
+    return chosen[-1] if chosen else BASIC
 
 
 @contextlib.contextmanager
@@ -35,7 +42,7 @@ def other_processes_find_livegym(overrides: Sequence[str]) -> Iterator[None]:
 
     The processes get a copy of `sys.path` or of the environment. They print plain lines, because they share a terminal.
     """
-    if not any(split(o)[1] == "hydra/launcher" and split(o)[2] != "=basic" for o in overrides):
+    if launcher_of(overrides) == BASIC:
         yield
         return
     before, path = dict(os.environ), list(sys.path)

@@ -22,7 +22,7 @@ from livegym.projects import registry
 from livegym.schema import RootConfig
 from livegym.schema.comparing import WandbKeys
 from livegym.schema.keys import Key, Schema, section, value_hint
-from livegym.schema.values import check
+from livegym.schema.values import check, show
 from livegym.utils.errors import UserError
 
 TEST_ENVS = 4  # environments of a test without numEnvs
@@ -146,9 +146,10 @@ def _check_start(config: RootConfig) -> None:
         return
     if config.mode not in ("train", "continuous"):
         raise UserError(
-            "resume=true: only a training run can be resumed. Allowed in mode=test: resume=false. Use config=train."
+            f"resume={show(config.resume)}: only a training run can be resumed. Allowed in mode={config.mode}: "
+            "resume=false. Use config=train."
         )
-    if config.checkpoint is None:
+    if config.resume is True and config.checkpoint is None:
         raise UserError(
             "resume=true: it needs a run, but checkpoint=null. Allowed: latest, best, a run directory, a unique part "
             "of its name, or a .pth. For example resume=true checkpoint=latest"

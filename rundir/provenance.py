@@ -56,6 +56,7 @@ class Provenance:
     overrides: list[str]  # Hydra's, as typed
     argv: list[str]  # the command as typed (`sys.orig_argv`)
     job: JobOfSweep | None = None  # notes the run in the sweep to which it belongs
+    job_name: str | None = None  # the name by which the same job finds its run again
 
 
 def redact_arguments(arguments: Iterable[str]) -> list[str]:

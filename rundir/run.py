@@ -63,6 +63,12 @@ class Run:
         return stored if isinstance(stored, str) and stored else self.path.resolve().name
 
     @property
+    def job_name(self) -> str | None:
+        """The name of the job that created the run (`jobName`); None if it had none."""
+        stored = read_json_dict(self.path / _IDENTITY).get("job")
+        return stored if isinstance(stored, str) else None
+
+    @property
     def nn(self) -> Path:
         """The directory of the checkpoints."""
         return nn_of(self.path)
@@ -192,10 +198,13 @@ def folder_name(title: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", title)[:LONGEST].strip("-.")
 
 
-def create_run(runs_dir: Path, task: str, kind: str, when: datetime | None = None, title: str = "") -> Run:
+def create_run(
+    runs_dir: Path, task: str, kind: str, when: datetime | None = None, title: str = "", job_name: str | None = None
+) -> Run:
     """Creates a run directory, named by `when` (None: now). Raises UserError if it cannot be created.
 
-    `title`: what the run's name begins with instead of the task, such as the environment that clients run.
+    `title`: what the run's name begins with instead of the task, such as the environment that clients run. `job_name`:
+    see `Run.job_name`.
     """
     if kind not in KINDS:
         raise ValueError(f"kind={kind!r}, allowed: {KINDS}")
@@ -206,6 +215,7 @@ def create_run(runs_dir: Path, task: str, kind: str, when: datetime | None = Non
         path = _make_exclusively(runs_dir, f"{folder_name(title) or task}_{kind}_{when.strftime(_WHEN)}")
         run = Run(path, task, kind, uuid.uuid4().hex)
         identity = {"run_id": run.run_id, "task": task, "kind": kind, "name": run.name}
+        identity |= {} if job_name is None else {"job": job_name}
         atomic_write_text(path / _IDENTITY, strict_json(identity))
         for directory in (run.nn, run.summaries) if kind in TRAINING_KINDS else ():
             directory.mkdir()
@@ -278,7 +288,7 @@ def begin_run(runs_dir: Path, task: str, kind: str, provenance: Provenance, titl
 
     `title`: see `create_run`. A training run also writes the filter for copies, unless `runs_dir` has one.
     """
-    run = create_run(runs_dir, task, kind, title=title)
+    run = create_run(runs_dir, task, kind, title=title, job_name=provenance.job_name)
     try:
         write_metadata(run.path, provenance, task)
         if provenance.job is not None:

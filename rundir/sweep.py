@@ -6,6 +6,11 @@
     job.end(status=0, objective=494.8)         # "status": 0
     read_jobs(sweep)[0].run                    # the path of the first job's run, or None
 
+A job that runs again, because its scheduler requeued it, finds its run there:
+
+    job.begin(keep_run=True)
+    job.earlier.run                            # the run that this job had
+
 Each job writes its own file, because the jobs may be in other processes, or on other machines. Paths are relative to
 the sweep's directory, so runs and sweep can be copied together.
 """
@@ -17,9 +22,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from livegym.rundir.provenance import redact_arguments
-from livegym.utils.files import atomic_write_text, read_json_dict, strict_json
+from livegym.utils.files import atomic_write_text, discard, read_first_line, read_json_dict, strict_json
 
 JOBS = "jobs"
+STOP = "stop"
+"""The file in the sweep's directory that says for which signal all jobs stop."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +47,15 @@ class JobRecord:
     sweep: Path
     number: int
     overrides: list[str]
+    earlier: Job | None = field(default=None, init=False)  # what the file said when this job began
     run: Path | None = field(default=None, init=False)
     objective: float | None = field(default=None, init=False)
 
-    def begin(self) -> None:
-        """Writes the file. Raises OSError if it cannot be written."""
+    def begin(self, keep_run: bool = False) -> None:
+        """Writes the file; `keep_run` keeps the run that it names. Raises OSError if it cannot be written."""
+        self.earlier = _job(self.sweep, read_json_dict(self._file))
+        if keep_run and self.earlier is not None:
+            self.run = self.earlier.run
         self._write(None)
 
     def note_run(self, run_dir: os.PathLike[str]) -> None:
@@ -65,9 +76,29 @@ class JobRecord:
             "status": status,
             "objective": self.objective,
         }
-        folder = self.sweep / JOBS
-        folder.mkdir(parents=True, exist_ok=True)
-        atomic_write_text(folder / f"{self.number}.json", strict_json(content))
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write_text(self._file, strict_json(content))
+
+    @property
+    def _file(self) -> Path:
+        return self.sweep / JOBS / f"{self.number}.json"
+
+
+def note_stop(sweep: Path, signum: int) -> None:
+    """Tells all jobs of a sweep, those too that have not begun, to stop as for this signal. Raises OSError."""
+    sweep.mkdir(parents=True, exist_ok=True)
+    atomic_write_text(sweep / STOP, f"{int(signum)}\n")
+
+
+def stop_noted(sweep: Path) -> int:
+    """The signal for which the jobs of a sweep stop; 0 if they do not."""
+    number = read_first_line(sweep / STOP)
+    return int(number) if number.isdigit() else 0
+
+
+def forget_stop(sweep: Path) -> None:
+    """Removes the note of `note_stop`: the sweep begins again."""
+    discard(sweep / STOP)
 
 
 def is_sweep(directory: Path) -> bool:

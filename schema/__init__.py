@@ -12,7 +12,7 @@ The keys of the task are in `schema/task.py`, those of the learner in `schema/tr
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import Optional, Union
 
 from omegaconf import MISSING
 
@@ -38,7 +38,7 @@ class SimConfig:
     """The engine that moves the bodies."""
 
     engine: str = key(MISSING, "simulation engine; set by sim=<name>")
-    threads: int = key(0, "physics threads; 0: all cores. Results do not depend on it", low=0)
+    threads: int = key(0, "physics threads; 0: all cores, in a sweep a job's share. Results do not depend on it", low=0)
 
 
 @dataclass
@@ -71,10 +71,18 @@ class MainKeys:
         ".pth or .policy file. In train mode without resume, a new run starts from its weights",
         example="checkpoint=latest",
     )
-    resume: bool = key(
+    resume: Union[bool, str] = key(
         False,
-        "train mode: continue the checkpoint's run exactly, in its directory",
+        "train mode: true continues the checkpoint's run exactly, in its directory; auto continues the run of this "
+        "same job, found by jobName or by its number in a sweep, if it has a checkpoint, and begins otherwise",
+        choices=("true", "false", "auto"),
         example="resume=true checkpoint=latest",
+    )
+    jobName: Optional[str] = key(
+        None,
+        "name of this job, by which resume=auto finds its run in runsDir; not for sweeps, whose jobs have numbers",
+        example="jobName=ant_s1",
+        mode="train continuous",
     )
     maxIterations: Optional[int] = key(
         None,

@@ -82,8 +82,14 @@ class Key:
         return self.path.rpartition(".")[2]
 
 
+SWITCH = typing.Union[bool, str]
+"""The type of a key that is true, false or one of the other words in its `choices`."""
+
+
 def strip_optional(hint: Any) -> tuple[Any, bool]:
-    """(Optional[X]) -> (X, True); (X) -> (X, False)."""
+    """(Optional[X]) -> (X, True); (X) -> (X, False). Of several types, X is `Any`, except for a `SWITCH`."""
+    if hint == SWITCH:
+        return hint, False
     if typing.get_origin(hint) in (typing.Union, UnionType):
         rest = [a for a in typing.get_args(hint) if a is not NoneType]
         optional = len(rest) < len(typing.get_args(hint))

@@ -17,7 +17,7 @@ from typing import Any
 from hydra.core.override_parser.types import Quote, QuotedString
 
 from livegym.schema import KeyDoc
-from livegym.schema.keys import Key, Schema, is_mapping, section, strip_optional
+from livegym.schema.keys import SWITCH, Key, Schema, is_mapping, section, strip_optional
 from livegym.utils.errors import UserError, did_you_mean
 
 NULL_WORDS = ("", "none", "null", "nil", "~")
@@ -136,6 +136,12 @@ def _bool(key: Key, value: Any) -> str:
     return "" if isinstance(value, bool) else "not true or false"
 
 
+def _switch(key: Key, value: Any) -> str:
+    """A key that is true, false or one of its other words."""
+    words = [word for word in key.doc.allowed if word not in ("true", "false")]
+    return "" if isinstance(value, bool) or plain_text(value) in words else "unknown"
+
+
 def _number(key: Key, value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return "no value given" if plain_text(value) == "" else "not a number"
@@ -164,7 +170,7 @@ def _text(key: Key, value: Any) -> str:
     return "unknown" if key.doc.allowed and text not in key.doc.allowed else ""
 
 
-_SCALARS = {bool: _bool, int: _whole, float: _number, str: _text}
+_SCALARS = {bool: _bool, int: _whole, float: _number, str: _text, SWITCH: _switch}
 
 
 def refuse(key: Key, value: Any, problem: str, typed: str | None = None) -> UserError:

@@ -86,8 +86,17 @@ ELSEWHERE = {
     "python train.py config=report runs=runs/sweeps/20260102_120008_123456": "test_sweeps.py: a sweep prints it",
     "python train.py -m task=Cartpole seed=1,2,3,4,5,6,7,8 train.learning_rate=3e-3,3e-4 "
     "     train.lr_schedule=constant maxIterations=40 numEnvs=128": "test_sweeps.py runs it with fewer seeds",
-    "python train.py -m hydra/launcher=joblib hydra.launcher.n_jobs=2 sim.threads=1 seed=1,2 maxIterations=5":
+    "python train.py -m hydra/launcher=joblib hydra.launcher.n_jobs=2 seed=1,2 maxIterations=5":
         "test_sweeps.py, if the extra is installed",
+    "python train.py -m hydra/launcher=submitit_local hydra.launcher.timeout_min=60 seed=1,2 maxIterations=5":
+        "test_sweeps.py, if the extra is installed",
+    "python train.py -m hydra/launcher=submitit_slurm hydra.launcher.partition=cpu hydra.launcher.cpus_per_task=8 "
+    "     hydra.launcher.timeout_min=240 hydra.launcher.max_num_timeout=10 resume=auto task=Ant seed=1,2,3,4":
+        "it needs a cluster; test_requeue.py composes it",
+    "sbatch examples/slurm/train.sbatch task=Ant seed=1 maxIterations=2000":
+        "it needs a cluster; test_requeue.py runs the script in a plain shell",
+    "docker build -t livegym .": "it needs Docker; test_dockerfile.py carries out the lines of the Dockerfile",
+    'docker run --rm -v "$PWD/runs:/work/runs" livegym': "it needs Docker; test_dockerfile.py runs the image's command",
     "python train.py config=train_headless task=Cartpole maxIterations=5 wandb=true wandbMode=offline":
         "test_trackers.py, if the extra is installed",
     "pip install 'livegym[launchers]'": "extras of setup.py; CI installs them",

@@ -25,6 +25,14 @@ def ending_with_the_reader() -> Iterator[None]:
         signal.signal(signal.SIGPIPE, before)
 
 
+def say(text: str) -> None:
+    """Print a line to standard error. It is no error if its reader has closed the pipe."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        write_to_nobody(sys.stderr)
+
+
 def write_to_nobody(stream: IO[str]) -> None:
     """Discards the buffer of `stream` and everything that is written to it later: its reader has left.
 

@@ -7,8 +7,6 @@ group.ids                            # (n,) their numbers in the simulation; env
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 
 from livegym.compat.core import properties, scaling
@@ -16,6 +14,7 @@ from livegym.compat.core.engine import Engine
 from livegym.compat.core.makeup import MakeUp
 from livegym.compat.core.record import EnvGroup, Scene
 from livegym.compat.core.values import Transform
+from livegym.utils.cores import cores
 
 
 class Group(EnvGroup):
@@ -28,7 +27,7 @@ class Group(EnvGroup):
         super().__init__(sorted(make_up.all_envs, key=lambda env: env.index))
         others = [(np.array([env.row for env in envs]), sizes) for envs, sizes in make_up.others]
         props = properties.dof_table(self.envs)
-        threads = min(threads or processors(), len(self.envs))
+        threads = min(threads or cores(), len(self.envs))
         threshold = float(scene.params.physx.bounce_threshold_velocity)
         substeps = int(scene.params.substeps)
         self.engine = Engine(
@@ -46,11 +45,6 @@ class Group(EnvGroup):
             poses = np.array([_pose(env.actors[handle].pose) for env in self.envs])
             slot.write_pose(self.engine, slice(None), poses)
         self.engine.moved()
-
-
-def processors() -> int:
-    """How many processors this process may use; a machine may have more."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _pose(pose: Transform) -> list[float]:

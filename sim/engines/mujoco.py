@@ -25,6 +25,7 @@ from torch import Tensor
 from livegym.sim import model as mj
 from livegym.sim.base import APPLIED
 from livegym.sim.engine import Engine
+from livegym.utils.cores import cores
 
 log = logging.getLogger(__name__)
 Copies = list[tuple[np.ndarray, np.ndarray]]  # (float32 field, float64 array of the batch), both (N, ...)
@@ -41,7 +42,7 @@ class MujocoSimulator(Engine):
     def __init__(self, sim_config: Any, *model: Any) -> None:
         """See `Engine`."""
         super().__init__(sim_config, *model)
-        self.threads = int(sim_config.threads)
+        self.threads = int(sim_config.threads) or cores()
 
     def _open(self, model: mujoco.MjModel, fields: dict[str, Tensor]) -> None:
         self.batch = Batch(model, self.num_envs, self.threads)
