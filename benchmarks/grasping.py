@@ -1,10 +1,10 @@
 """How surely BlindGrasping is learned: seeds 1 to 5, each trained for 30 minutes, then tested.
 
 Each seed trains alone with `train.py` for `--minutes` of clock time, from the command to the SIGINT that ends it, which
-saves. Its last checkpoint then plays 500 episodes with deterministic actions, with a seed that no training has and the
-full randomisation of the yaml, whatever level the training reached. The table shows success and how the other episodes
-ended, then the mean and the least of all seeds; and of each training its frames, the level of its curriculum, and the
-frames after which 1 % of its episodes succeeded.
+saves. Its last checkpoint then plays 500 episodes with deterministic actions, with a seed that no training run has and
+the full randomisation of the yaml, whatever level the run reached. The table shows success and how the other episodes
+ended, then the mean and the least of all seeds; and of each run its frames, the level of its curriculum, and the frames
+after which 1 % of its episodes succeeded.
 
     python -m benchmarks.grasping --json grasping.json
     python -m benchmarks.grasping --seeds 2 -- task.curriculum.params.easy_start=0.5
@@ -26,15 +26,15 @@ from benchmarks.trainings import OURS, read_curve
 
 TASK = "BlindGrasping"
 TEST_SEED = 1000
-SAVE_WITHIN = 120.0  # s that a training may take to save after SIGINT
+SAVE_WITHIN = 120.0  # s that a training run may take to save after SIGINT
 LEARNED = {"frames_to_1_percent": 0.01, "frames_to_50_percent": 0.5}
-STOPPED = 130  # exit status of a training that SIGINT ended
+STOPPED = 130  # exit status of a training run that SIGINT ended
 
 
 def train(seed: int, folder: Path, minutes: float, toy: bool, overrides: list[str]) -> Path:
     """Trains one seed for so many minutes (two iterations with `toy`); returns its run.
 
-    Raises RuntimeError with the output if the training failed.
+    Raises RuntimeError with the output if that failed.
     """
     short = ["maxIterations=2", "numEnvs=8"] if toy else ["maxIterations=1000000"]
     command = [*OURS, f"task={TASK}", f"seed={seed}", f"runsDir={folder}", *short, *overrides]
@@ -57,7 +57,7 @@ def train(seed: int, folder: Path, minutes: float, toy: bool, overrides: list[st
 
 
 def test(run: Path, folder: Path, episodes: int) -> dict[str, Any]:
-    """What `results.json` of a test of the run's last checkpoint holds. Raises RuntimeError if the test failed."""
+    """The content of `results.json` after a test of the run's last checkpoint. Raises RuntimeError if it failed."""
     where = [f"checkpoint={run}", f"runsDir={folder}", f"seed={TEST_SEED}"]
     command = [
         sys.executable,
@@ -126,7 +126,7 @@ def main() -> None:
         given, overrides = given[: given.index("--")], given[given.index("--") + 1 :]
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
-    parser.add_argument("--minutes", type=float, default=30.0, help="clock time of each training")
+    parser.add_argument("--minutes", type=float, default=30.0, help="clock time of each training run")
     parser.add_argument("--episodes", type=int, default=500, help="that each seed is tested with")
     options = parser.parse_args(given)
     begin(options)

@@ -180,7 +180,7 @@ def _refuse_values(given: HandMap, ranges: dict[str, Range]) -> None:
 
 
 def _limits(control: MappedControl, ranges: dict[str, Range]) -> Range:
-    """What all joints of a control allow, rad."""
+    """The range that all joints of a control allow, rad."""
     bounds = [sorted(end / factor for end in ranges[name]) for name, factor in control.joints.items()]
     return max(low for low, _ in bounds), min(high for _, high in bounds)
 
