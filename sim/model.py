@@ -102,9 +102,8 @@ class MjcfModel:
         self.path = path  # for error messages
         spec = load_spec(path)
         for frame, part in (parts or {}).items():
-            whole = isinstance(part, mujoco.MjSpec)
-            self.path = Path(f"{self.path} with {part.modelname if whole else part}")
-            added = part if whole else load_spec(part, attached=True)
+            self.path = Path(f"{self.path} with {part if isinstance(part, Path) else part.modelname}")
+            added = load_spec(part, attached=True) if isinstance(part, Path) else part
             try:
                 attach(spec, frame, added)
             except ValueError as error:
