@@ -52,7 +52,7 @@ setup(
         "livegym.web": ["page/*"],
         "livegym.serve": ["page/*", "browser/*"],
         "livegym.cfg": ["*.yaml", "*/*.yaml"],
-        "livegym.tasks": ["models/*.xml", "models/*/*.xml", "*.js", "*/*.js"],
+        "livegym.tasks": ["models/*.xml", "models/*/*.xml", "hand/maps/*.yaml", "*.js", "*/*.js"],
     },
     install_requires=[
         "hydra-core~=1.3.0",

@@ -15,7 +15,7 @@ import livegym
 from livegym.cfg import overrides as ov
 from livegym.projects import registry
 from livegym.projects.reading import mapping_of, text_of
-from livegym.schema.keys import Schema
+from livegym.schema.keys import Key, Schema
 from livegym.schema.train import DEFAULT
 from livegym.schema.values import plain_text
 from livegym.tasks import TASKS
@@ -99,8 +99,8 @@ def _refuse_wrong_task(name: str) -> None:
         raise UserError(f"task={name}: {file} has name: {named}. Allowed: its own name. Write name: {name}")
 
 
-def file_parameters(arguments: Iterable[str]) -> dict[str, str]:
-    """Short and full name -> full name, of each parameter that names a file, for the tasks in `arguments`.
+def file_parameters(arguments: Iterable[str]) -> dict[str, Key]:
+    """Short and full name -> its key, of each parameter that names a file, for the tasks in `arguments`.
 
     A task that is unknown or cannot be loaded is skipped here: `check_group` refuses it.
     """
@@ -111,7 +111,7 @@ def file_parameters(arguments: Iterable[str]) -> dict[str, str]:
         for name in map(plain_text, ov.values(ov.parse([argument])[0])):
             with contextlib.suppress(UserError):
                 files = [k for k in Schema().keys(TASKS[name].Params, PARAMS).values() if k.doc.file]
-                found.update({typed: key.path for key in files for typed in (key.name, key.path)})
+                found.update({typed: key for key in files for typed in (key.name, key.path)})
     return found
 
 

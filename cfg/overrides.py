@@ -19,6 +19,7 @@ from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Overrid
 from hydra.errors import HydraException
 
 from livegym.projects.commands import program
+from livegym.schema.keys import Key
 from livegym.utils.errors import UserError
 
 OWN_OPTIONS = ("--help", "--list-tasks", "--multirun", "--cfg", "--resolve", "--package", "--info", "--hydra-help")
@@ -48,21 +49,24 @@ def split(argument: str) -> tuple[str, str, str]:
     return argument[: len(argument) - len(name)], key, equals + value
 
 
-def spelt_out(argument: str, files: Mapping[str, str]) -> str:
+def spelt_out(argument: str, files: Mapping[str, Key]) -> str:
     """Turn `asset=hand.xml` into `task.params.asset="/home/you/hand.xml"`, which is valid from any directory.
 
-    `files` maps what may be typed for a parameter that names a file to its key. Raises UserError for an empty path.
+    `files` maps what may be typed for a parameter that names a file to its key; those of its values that are names
+    (`KeyDoc.names`) stay as they are. Raises UserError for an empty path.
     """
     _, typed, value = split(argument)
     if typed not in files or not value:
         return argument
-    key = files[typed]
+    key, names = files[typed].path, files[typed].doc.names
     if value == "=null":
         return f"{key}=null"
     if value in ("=", '=""', "=''"):
         raise UserError(f"{argument}: no value given. Allowed: the path of a file; {typed}=null for the task's own.")
     paths = [v.text if isinstance(v, QuotedString) else str(v) for v in values(parse([argument])[0])]
-    full = [quoted("", os.path.abspath(os.path.expanduser(path))) for path in paths]  # each begins with =
+    full = [
+        quoted("", p if p in names else os.path.abspath(os.path.expanduser(p))) for p in paths
+    ]  # each begins with =
     return f"{key}={','.join(text.removeprefix('=') for text in full)}"
 
 

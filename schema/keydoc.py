@@ -22,6 +22,7 @@ class KeyDoc:
     mode: str = ""  # the modes in which the key has an effect, separated by blanks; "": all modes
     viewers: bool = False  # it also applies to the viewers of a training run (watch, viewer, videos)
     file: bool = False  # it names a file: made absolute, may change on resume, may be typed without task.params.
+    names: tuple[str, ...] = ()  # values of a key that names a file which are no paths, and stay as they are typed
     part: str = ""  # a kind of part that projects bring, such as algorithms: their names are the choices
     aliases: tuple[str, ...] = ()  # names of this key in similar tools, in lower case and without underscores
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from livegym.utils.mujoco_gl import import_mujoco
 
@@ -25,12 +26,13 @@ def create(
     model: str | Path | NoModel,
     num_envs: int,
     decimation: int,
-    parts: Mapping[str, Path] | None = None,
+    parts: Mapping[str, Any] | None = None,
     drives: Mapping[str, DriveConfig] | None = None,
 ) -> Simulator:
     """The simulator of `num_envs` copies of the MJCF at `model`, ready for `require` and then `start`.
 
-    `parts`: name of a frame in it -> an MJCF that is attached there. A `NoModel` is for the engine without bodies.
+    `parts`: name of a frame in it -> what is attached there, an MJCF file or a model (MjSpec). A `NoModel` is for the
+    engine without bodies.
     `drives`: motors of joints (`sim/drives.py`); an engine gets this argument only if there are some.
 
     `decimation` is in the model's own physics steps; `physics.substeps` divides those and keeps the control rate.

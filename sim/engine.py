@@ -20,7 +20,7 @@ from torch import Tensor
 from livegym.schema import DriveConfig
 from livegym.sim import model as mj
 from livegym.sim.base import APPLIED, FORCE_FIELDS, Snapshot
-from livegym.sim.model import MjcfModel, Needs, known
+from livegym.sim.model import MjcfModel, Needs, Part, known
 from livegym.sim.named import Named
 from livegym.sim.randomize import DEPENDENT, needs_set_const, write_dependent
 from livegym.utils.errors import did_you_mean
@@ -36,7 +36,7 @@ class Engine(Named):
         path: Path,
         num_envs: int,
         decimation: int,
-        parts: Mapping[str, Path] | None = None,
+        parts: Mapping[str, Part] | None = None,
         drives: Mapping[str, DriveConfig] | None = None,
     ) -> None:
         self.num_envs = num_envs

@@ -22,7 +22,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Union
 
 import mujoco
 import numpy as np
@@ -69,6 +69,8 @@ CONES = {"pyramidal": mujoco.mjtCone.mjCONE_PYRAMIDAL, "elliptic": mujoco.mjtCon
 ADDED = "livegym/"  # prefix of the added sensors, so that they do not clash with the user's names
 
 
+Part = Union[Path, mujoco.MjSpec]
+"""An MJCF file, or a model whose files have absolute paths, that is attached to a frame of another."""
 Contact = tuple[str, "str | None"]
 """A body, and the other body whose forces on it count; None: those of all bodies."""
 
@@ -93,15 +95,15 @@ class MjcfModel:
         path: Path,
         physics: Any,
         decimation: int,
-        parts: Mapping[str, Path] | None = None,
+        parts: Mapping[str, Part] | None = None,
         drives: Mapping[str, DriveConfig] | None = None,
     ) -> None:
         silence_mujoco()
         self.path = path  # for error messages
         spec = load_spec(path)
         for frame, part in (parts or {}).items():
-            self.path = Path(f"{self.path} with {part}")
-            added = load_spec(part, attached=True)
+            self.path = Path(f"{self.path} with {part if isinstance(part, Path) else part.modelname}")
+            added = load_spec(part, attached=True) if isinstance(part, Path) else part
             try:
                 attach(spec, frame, added)
             except ValueError as error:

@@ -168,8 +168,8 @@ class Task(ABC):
     def model_path(self) -> Path:
         """The MJCF file of the task's world."""
 
-    def parts(self) -> dict[str, Path]:
-        """Frames of the model -> MJCF files that are attached there, under their own names."""
+    def parts(self) -> dict[str, Any]:
+        """Frames of the model -> what is attached there under its own names: a file (MJCF), or a model (MjSpec)."""
         return {}
 
     def skin(self) -> tuple[Part, ...]:

@@ -18,7 +18,6 @@ from torch import Tensor
 from livegym.schema import key
 from livegym.sim.base import Simulator
 from livegym.tasks.hand.driven import DrivenHand, HandParams
-from livegym.tasks.hand.names import CONTROLS
 from livegym.tasks.hand.stages import lasted
 from livegym.tasks.hand.task import HandTask
 from livegym.tasks.shared_terms import action_size, closeness
@@ -53,8 +52,8 @@ class BaseTask(HandTask):
 
     def bind(self, sim: Simulator) -> None:
         """Bind the hand; create buffers for its goal, and for the time that it has been there."""
-        self.sim, self.hand = sim, DrivenHand(self, sim)
-        self.goal = self.buffer(sim, "goal", len(CONTROLS))
+        self.sim, self.hand = sim, DrivenHand(self, sim, self.table)
+        self.goal = self.buffer(sim, "goal", len(self.table.controls))
         self.held = self.buffer(sim, "held")  # s
 
     def reset(self, env_ids: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -76,7 +75,7 @@ class BaseTask(HandTask):
     def observe(self, state: Simulator) -> dict[str, Tensor]:
         """The hand's senses and targets, and
 
-        goal: goal pose of the 18 controls, as fractions of their ranges, measured from the middle
+        goal: goal pose of the controls, as fractions of their ranges, measured from the middle
         to_goal: difference from each control to its goal, as a fraction of its range
         """
         return {
@@ -106,10 +105,10 @@ class BaseTask(HandTask):
         return {"reached": lasted(self.held, self.params.hold_s, state.control_dt)}
 
     def _drawn(self, env_ids: Tensor, part: float, rng: torch.Generator) -> Tensor:
-        """(n, 18) uniform about the middle of each range."""
-        noise = torch.rand(len(env_ids), len(CONTROLS), generator=rng, device=env_ids.device) - 0.5
+        """(n, controls) uniform about the middle of each range."""
+        noise = torch.rand(len(env_ids), len(self.table.controls), generator=rng, device=env_ids.device) - 0.5
         return self.hand.middle + part * self.hand.range * noise
 
     def _distance(self) -> Tensor:
-        """(N, 18) difference from the joints to the goal, as a fraction of each control's range."""
+        """(N, controls) difference from the joints to the goal, as a fraction of each control's range."""
         return (self.goal - self.hand.controls()) / self.hand.range

@@ -29,15 +29,15 @@ from torch import Tensor
 from livegym.schema import key
 from livegym.sim.base import Simulator
 from livegym.tasks.hand.box import BesideHand
-from livegym.tasks.hand.driven import FINGER, SLIDES, DrivenHand, HandParams
-from livegym.tasks.hand.names import BASE_JOINTS, CONTROLS, GRASP_SITE
-from livegym.tasks.hand.poses import open_hand, ready_pose
+from livegym.tasks.hand.driven import DrivenHand, HandParams
 from livegym.tasks.hand.stages import Stages, lasted
+from livegym.tasks.hand.table import SLIDES
 from livegym.tasks.hand.task import HandTask
 from livegym.tasks.shared_terms import action_size, closeness, excess
 from livegym.utils.spatial import length
 
 STAGES = ("pre_grasp", "grasp", "lift")
+BOX_FROM_HAND = (0.0, 0.0, -0.425)  # m, in the model: from the hand's place to the box's nominal place
 EASY_SPREAD = 0.05  # spread of easy starts about the ready pose, as a fraction of the start range
 
 
@@ -98,12 +98,12 @@ class BlindGrasping(HandTask):
 
     def bind(self, sim: Simulator) -> None:
         """Bind the hand, the box and their contacts; create buffers for the stage and for how long the box is held."""
-        self.sim, self.hand = sim, DrivenHand(self, sim)
+        self.sim, self.hand = sim, DrivenHand(self, sim, self.table)
         self.stages = Stages(self, sim, STAGES)
-        self.grasp_point = sim.site_ids([GRASP_SITE])[0]
+        self.grasp_point = sim.site_ids([self.table.grasp_site])[0]
         self.box = BesideHand(sim, self.hand.senses, "box")
-        self.open_hand = open_hand().to(sim.device)  # (12,)
-        self.ready = ready_pose().to(sim.device)  # (18,)
+        self.open_hand = self.table.open_hand().to(sim.device)  # (finger controls,)
+        self.ready = self.table.ready_pose(BOX_FROM_HAND).to(sim.device)  # (controls,)
         self.held = self.buffer(sim, "held")  # s, for which the box has been up and held
         self.lost = self.buffer(sim, "lost")  # s, for which fewer than two fingers have touched it
 
@@ -114,9 +114,10 @@ class BlindGrasping(HandTask):
         def uniform(width: int) -> Tensor:
             return 2.0 * torch.rand(n, width, generator=rng, device=env_ids.device) - 1.0
 
-        anywhere = self.hand.middle + 0.5 * self.hand.range * uniform(len(CONTROLS))
+        anywhere = self.hand.middle + 0.5 * self.hand.range * uniform(len(self.ready))
         anywhere[:, :SLIDES] = p.start_slide * uniform(SLIDES)
-        anywhere[:, SLIDES : len(BASE_JOINTS)] = p.start_turn * uniform(len(BASE_JOINTS) - SLIDES)
+        turns = slice(SLIDES, self.hand.base.stop)
+        anywhere[:, turns] = p.start_turn * uniform(turns.stop - turns.start)
         easy = torch.rand(n, 1, generator=rng, device=env_ids.device) < p.easy_start
         pose = torch.where(easy, self.ready + EASY_SPREAD * (anywhere - self.hand.middle), anywhere)
         qpos = self.hand.put(self.sim.default_qpos.repeat(n, 1), env_ids, pose)
@@ -243,7 +244,7 @@ class BlindGrasping(HandTask):
 
     def unlike_open(self) -> Tensor:
         """(N,) rad, mean distance of the finger controls to the open hand."""
-        return (self.hand.controls()[:, FINGER] - self.open_hand).abs().mean(1)
+        return (self.hand.controls()[:, self.hand.fingers] - self.open_hand).abs().mean(1)
 
     def reached(self) -> Tensor:
         """(N,) bool: the conditions that finish the pre-grasp hold."""

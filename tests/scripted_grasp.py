@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from livegym.tasks.blind_grasping import BlindGrasping
+from livegym.tasks.blind_grasping import BOX_FROM_HAND, BlindGrasping
 from livegym.tasks.env import Env
-from livegym.tasks.hand.names import CONTROLS
-from livegym.tasks.hand.poses import ready_pose
+from livegym.tasks.hand.names import OURS
 
+CONTROLS = OURS.controls
 CLOSED = {"thumb_mcp": 0.5, "thumb_distal": 0.4}
 GRASP_Z = -0.327  # m, of base_z
 CLOSED_MCP, CLOSED_DISTAL = 1.5, 0.8
@@ -17,7 +17,7 @@ CLOSED_MCP, CLOSED_DISTAL = 1.5, 0.8
 
 def closed_pose(base_z: float) -> Tensor:
     """(18,) m and rad: the hand around the box, at a height."""
-    pose = ready_pose()
+    pose = OURS.ready_pose(BOX_FROM_HAND)
     for name in CONTROLS:
         if name.endswith("_mcp") and name != "thumb_mcp":
             pose[CONTROLS.index(name)] = CLOSED_MCP
@@ -35,7 +35,7 @@ def action(env: Env) -> Tensor:
     assert isinstance(task, BlindGrasping)
     # closing any earlier, as the stage allows, would push the box down
     above = task.stages.at("grasp") & (task.distance() > 0.015) & (task.stages.time < 0.5)
-    open_hand = ready_pose()
+    open_hand = OURS.ready_pose(BOX_FROM_HAND)
     open_hand[CONTROLS.index("base_z")] = GRASP_Z
     poses = torch.stack([open_hand, closed_pose(GRASP_Z), closed_pose(-0.08)])
     goal, now = poses[torch.where(above, 0, task.stages.index)], task.hand.targets

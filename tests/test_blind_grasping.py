@@ -9,11 +9,10 @@ import pytest
 import torch
 from scripted_grasp import action, closed_pose, towards
 
-from livegym.tasks.blind_grasping import BlindGrasping, raised
+from livegym.tasks.blind_grasping import BOX_FROM_HAND, BlindGrasping, raised
 from livegym.tasks.build import make_env
 from livegym.tasks.env import Env
-from livegym.tasks.hand.names import CONTROLS, FINGER_CONTROLS
-from livegym.tasks.hand.poses import OPEN_HAND, READY_SLIDES, open_hand, ready_pose
+from livegym.tasks.hand.names import OPEN_HAND, OURS
 from livegym.tasks.hand.stages import lasted, next_stage
 
 
@@ -48,7 +47,7 @@ def control(env: Env, **values) -> torch.Tensor:
     """An action that moves only these controls, each as fast as given, -1 to 1."""
     moved = env.zero_action()
     for name, value in values.items():
-        moved[:, CONTROLS.index(name)] = value
+        moved[:, OURS.controls.index(name)] = value
     return moved
 
 
@@ -117,7 +116,7 @@ def test_letting_go_loses_the_grasp(make):
     while not env.task.held[0] > 0.1:
         assert env.step(action(env)).ended is None
     let_go = env.task.hand.targets.clone()
-    let_go[:, 6:] = open_hand()
+    let_go[:, 6:] = OURS.open_hand()
     at = env.episode_length[0].item()
     reasons, lengths = endings_of(env, lambda env: towards(env, let_go), 60)
     assert reasons == {"grasp_lost": 1}
@@ -162,12 +161,12 @@ def test_a_gripped_box_is_felt_by_the_fingers_that_hold_it(make):
 
 
 def test_the_ready_pose_is_one_that_the_hand_can_take_and_from_which_it_may_grasp(make):
-    assert set(OPEN_HAND) <= set(FINGER_CONTROLS)
-    assert set(READY_SLIDES) <= set(CONTROLS)
+    assert set(OPEN_HAND) <= set(OURS.finger_controls)
     env = make(num_envs=1)
+    ready = OURS.ready_pose(BOX_FROM_HAND)
     low, high = env.task.hand.pipeline.limits.T
-    assert ((low <= ready_pose()) & (ready_pose() <= high)).all()
-    qpos = env.task.hand.put(env.sim.qpos.clone(), torch.tensor([0]), ready_pose()[None])
+    assert ((low <= ready) & (ready <= high)).all()
+    qpos = env.task.hand.put(env.sim.qpos.clone(), torch.tensor([0]), ready[None])
     env.sim.reset(torch.tensor([0]), qpos, torch.zeros_like(env.sim.qvel))
     assert env.task.reached().all()
     assert env.task.distance().item() < 0.005

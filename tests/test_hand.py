@@ -20,19 +20,10 @@ from livegym.tasks.hand.actions import (
     position,
     position_delta,
 )
-from livegym.tasks.hand.names import (
-    CONTROLS,
-    DISTAL_BODIES,
-    FINGER_CONTROLS,
-    JOINTS,
-    PAD_SITES,
-    PALM_SITE,
-    TIP_SITES,
-    control_limits,
-    coupling,
-)
+from livegym.tasks.hand.names import OURS, PALM_SITE
 from livegym.utils.errors import UserError
 
+CONTROLS, FINGER_CONTROLS, JOINTS = OURS.controls, OURS.finger_controls, OURS.joints
 MODEL = Path(__file__).parent.parent / "tasks" / "models" / "hand" / "hand.xml"
 
 
@@ -66,8 +57,8 @@ def test_the_model_has_the_names_of_the_table(model):
     assert tuple(names(model, mujoco.mjtObj.mjOBJ_ACTUATOR, model.nu)) == JOINTS
     assert (model.nq, model.nv, model.nu) == (26, 26, 26)
     sites = set(names(model, mujoco.mjtObj.mjOBJ_SITE, model.nsite))
-    assert sites >= {*TIP_SITES, *PAD_SITES, PALM_SITE}
-    assert set(DISTAL_BODIES) <= set(names(model, mujoco.mjtObj.mjOBJ_BODY, model.nbody))
+    assert sites >= {*OURS.tip_sites, *OURS.pad_sites, PALM_SITE}
+    assert set(OURS.links) <= set(names(model, mujoco.mjtObj.mjOBJ_BODY, model.nbody))
 
 
 def test_every_joint_is_limited_and_its_actuator_cannot_ask_for_more(model):
@@ -93,7 +84,7 @@ def test_it_is_sized_like_an_adults_hand(model):
 def test_closing_brings_fingertips_and_thumb_together_under_the_palm(model):
     data = mujoco.MjData(model)
     closed = {"thumb_rotation": 1.57, "index_mcp": 1.3, "middle_mcp": 1.3, "index_distal": 0.4, "middle_distal": 0.4}
-    data.qpos[:] = couple(targets_of(**closed), coupling())[0].numpy()
+    data.qpos[:] = couple(targets_of(**closed), OURS.coupling())[0].numpy()
     mujoco.mj_forward(model, data)
     thumb, index = data.site("thumb_pad").xpos, data.site("index_pad").xpos
     assert thumb[2] < -0.03
@@ -118,7 +109,7 @@ def test_nothing_explodes_under_random_targets(model):
 
 
 def test_controls_drive_the_joints_that_the_table_says():
-    matrix = coupling()
+    matrix = OURS.coupling()
     assert joints_of(couple(targets_of(index_distal=0.5), matrix)) == {"index_pip": 0.5, "index_dip": 0.5}
     spread = {"index_spread": 0.2, "ring_spread": -0.2, "little_spread": -0.4}
     assert joints_of(couple(targets_of(finger_spread=0.2), matrix)) == pytest.approx(spread)
@@ -134,7 +125,7 @@ def test_a_control_goes_as_far_as_all_of_its_joints_allow():
     ranges[JOINTS.index("ring_spread")] = torch.tensor([-0.4, 0.2])  # driven by -1: the control's -0.2 to 0.4
     ranges[JOINTS.index("little_spread")] = torch.tensor([-0.6, 0.6])  # by -2: -0.3 to 0.3
     ranges[JOINTS.index("thumb_dip")] = torch.tensor([0.0, 0.7])
-    limits = control_limits(ranges)
+    limits = OURS.control_limits(ranges)
     assert limits[CONTROLS.index("finger_spread")].tolist() == pytest.approx([-0.2, 0.3])
     assert limits[CONTROLS.index("thumb_distal")].tolist() == pytest.approx([0.0, 0.7])
     assert limits[CONTROLS.index("base_x")].tolist() == [-1.0, 1.0]
@@ -162,8 +153,8 @@ def test_filters_keep_speed_and_range():
 def test_the_whole_pipeline_and_what_the_policy_does_not_drive():
     limits = torch.tensor([[-1.0, 1.0]]).repeat(len(CONTROLS), 1)
     step = torch.full((len(CONTROLS),), 0.2)
-    driven = driven_controls(base=False, fingers=True)
-    pipeline = ActionPipeline(driven, limits, step, coupling())
+    driven = driven_controls(OURS, base=False, fingers=True)
+    pipeline = ActionPipeline(driven, limits, step, OURS.coupling())
     assert pipeline.size == len(FINGER_CONTROLS) == 12
     last = targets_of(base_z=0.4, index_mcp=0.9)
     action = torch.zeros(1, 12)
@@ -172,14 +163,14 @@ def test_the_whole_pipeline_and_what_the_policy_does_not_drive():
     targets, ctrl = pipeline(action, last)
     assert joints_of(ctrl) == pytest.approx({"base_z": 0.4, "index_mcp": 1.0, "little_mcp": -0.1})
     assert last[0, CONTROLS.index("index_mcp")].item() == pytest.approx(0.9)  # what was given is not changed
-    lowered = ActionPipeline(driven, limits, step, coupling(), rule=lambda last: last - 0.5)
+    lowered = ActionPipeline(driven, limits, step, OURS.coupling(), rule=lambda last: last - 0.5)
     assert joints_of(lowered(action, targets)[1])["base_z"] == pytest.approx(0.2)  # a rule is kept to the speed as well
 
 
 def test_a_policy_that_drives_nothing_and_an_unknown_rule_are_refused():
-    assert driven_controls(base=True, fingers=True).tolist() == list(range(18))
+    assert driven_controls(OURS, base=True, fingers=True).tolist() == list(range(18))
     with pytest.raises(UserError, match="policy_controls_base=false policy_controls_fingers=false"):
-        driven_controls(base=False, fingers=False)
+        driven_controls(OURS, base=False, fingers=False)
     with pytest.raises(UserError, match=r"action_rule=positon: unknown. Allowed: position, position_delta.*position"):
         meaning_of("positon")
 
@@ -189,7 +180,7 @@ def test_a_scripted_grasp_lifts_the_box():
     spec = load_spec(MODEL.with_name("blind_grasping.xml"))
     attach(spec, "hand", load_spec(MODEL))
     scene = compile_spec(spec, MODEL)
-    data, matrix = mujoco.MjData(scene), coupling()
+    data, matrix = mujoco.MjData(scene), OURS.coupling()
     columns = [scene.actuator(name).id for name in JOINTS]
     knuckles = ("index_mcp", "middle_mcp", "ring_mcp", "little_mcp")
     distal = ("index_distal", "middle_distal", "ring_distal", "little_distal")

@@ -8,7 +8,7 @@ import torch
 from livegym.schema import PhysicsConfig, SimConfig
 from livegym.sim import create
 from livegym.tasks.hand.asset import OURS
-from livegym.tasks.hand.names import JOINTS
+from livegym.tasks.hand.names import OURS as TABLE
 
 SCENE = OURS.with_name("blind_grasping.xml")
 ENVS, DECIMATION = 16, 4
@@ -21,12 +21,12 @@ def test_nothing_explodes_under_random_targets_beside_the_box(steps):
     sim = create(SimConfig(engine="mujoco"), PhysicsConfig(), SCENE, ENVS, DECIMATION, {"hand": OURS})
     sim.start()
     rng = torch.Generator().manual_seed(0)
-    joints, columns = sim.qpos_ids(JOINTS), sim.actuator_ids(JOINTS)
+    joints, columns = sim.qpos_ids(TABLE.joints), sim.actuator_ids(TABLE.joints)
     low, high = sim.ctrl_range[columns].T
     beyond = fastest = 0.0
     for step in range(steps // (ENVS * DECIMATION)):
         if step % HELD == 0:
-            sim.ctrl[:, columns] = low + (high - low) * torch.rand(ENVS, len(JOINTS), generator=rng)
+            sim.ctrl[:, columns] = low + (high - low) * torch.rand(ENVS, len(TABLE.joints), generator=rng)
         sim.step()
         assert not sim.unstable.any()
         angles = sim.qpos[:, joints]

@@ -65,6 +65,14 @@ ELSEWHERE = {
     "python -m livegym.compat -m isaacgymenvs.train": "test_foreign_docs.py, if there is a checkout",
     "python probe.py > probe.json": "it needs the original Isaac Gym; test_compat_probe.py runs the file here",
     "python train.py --list-tasks projectDir=../IsaacGymEnvs": "test_foreign_cli.py lists the toys",
+    "livegym task=BlindGrasping hand=my_hand.yaml": "test_another_hand.py makes its environments, with a toy hand",
+    "livegym task=BlindGrasping hand=dexhand021 asset=<dexrobot_mujoco>/models/dexhand021_right_simplified.xml":
+        "test_another_hand.py makes its environments, if there is a checkout",
+    "livegym task=BlindGrasping hand=allegro asset=<...>/kuka_allegro_description/kuka_allegro_touch_sensor.urdf":
+        "test_another_hand.py makes its environments, if there is a checkout",
+    "livegym config=test_viewer agent=random task=BlindGrasping hand=my_hand.yaml task.params.easy_start=1 "
+    "testGamesNum=0":
+        "it opens a window; test_another_hand.py lifts the box from such starts",
     "livegym new": "test_outside_project.py",
     "livegym new my_robot": "test_outside_project.py",
     "livegym new my_robot --from robot.urdf": "test_your_robot.py",

@@ -19,8 +19,8 @@ from livegym.cfg.typed import to_typed
 from livegym.tasks.base import meanings_in
 from livegym.tasks.build import make_env
 from livegym.tasks.env import Env
-from livegym.tasks.hand import names
 from livegym.tasks.hand.driven import DrivenHand, speeds
+from livegym.tasks.hand.names import OURS, PALM_SITE
 
 OUT = Path(__file__).parent.parent / "docs" / "tasks.md"
 TASKS = ("Cartpole", "Ant", "BaseTask", "BlindGrasping")
@@ -53,8 +53,9 @@ needs these joints and actuators, and
 {sites}
 
 If anything is missing, an error lists it. The built-in hand is `tasks/models/hand/hand.xml`, with the files that it
-includes; start from a copy. The pose of the open hand above the box is set for the proportions of that hand
-(`tasks/hand/poses.py`). BlindGrasping uses it in its rewards and for its easy starts.
+includes; start from a copy. The pose of the open hand above the box, which BlindGrasping uses in its rewards and for
+its easy starts, is set for the proportions of that hand. A hand with other names, fingers or proportions needs a name
+map: [another-hand.md](another-hand.md).
 
 A policy sets 18 controls at 50 Hz, which become the targets of 26 joints: as in a human hand, some joints move
 together. An action in [-1, 1] moves each control's target (`action_rule=position_delta`) or sets the target's position
@@ -81,16 +82,16 @@ def hand_text(env: Env) -> str:
     """The section about the hand: names, coupling, ranges."""
     hand: DrivenHand = env.task.hand  # type: ignore[attr-defined]
     limits = hand.pipeline.limits
-    coupled = {**{name: {name: 1.0} for name in names.BASE_CONTROLS}, **names.FINGER_COUPLING}
+    coupled = {**{name: {name: 1.0} for name in OURS.base_joints}, **OURS.drives}
     lines = []
-    for row, (control, speed) in enumerate(zip(names.CONTROLS, speeds(env.task.params).tolist(), strict=True)):
+    for row, (control, speed) in enumerate(zip(OURS.controls, speeds(env.task.params, OURS).tolist(), strict=True)):
         joints = ", ".join(j if factor == 1 else f"{j} x {factor:g}" for j, factor in coupled[control].items())
         unit = "m" if row < 3 else "rad"
         low, high = limits[row].tolist()
         lines.append((f"`{control}`", joints, f"{low:.2g} to {high:.2g} {unit}", f"{speed:g} {unit}"))
-    sites = ", ".join(f"`{n}`" for n in (names.PALM_SITE, names.GRASP_SITE, *names.TIP_SITES, *names.PAD_SITES))
-    bodies = ", ".join(f"`{n}`" for n in (names.PALM, *names.DISTAL_BODIES))
-    missing = [joint for joint in names.JOINTS if not any(joint in joints for joints in coupled.values())]
+    sites = ", ".join(f"`{n}`" for n in (PALM_SITE, OURS.grasp_site, *OURS.tip_sites, *OURS.pad_sites))
+    bodies = ", ".join(f"`{n}`" for n in (OURS.palm, *OURS.links))
+    missing = [joint for joint in OURS.joints if not any(joint in joints for joints in coupled.values())]
     text = HAND.format(sites=item(f"the sites {sites}."), bodies=item(f"the bodies {bodies};"))
     return text + rows(lines) + f"\n`{'`, `'.join(missing)}` is held at 0.\n"
 

@@ -12,7 +12,6 @@ simulators holds: environments with non-finite controls are `unstable` and are n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
@@ -35,7 +34,7 @@ class NoSimulator(Simulator):
         model: NoModel,
         num_envs: int,
         decimation: int,
-        parts: Mapping[str, Path] | None = None,
+        parts: Mapping[str, Any] | None = None,
     ) -> None:
         self.num_envs, self.device = num_envs, torch.device("cpu")
         self.decimation, self.control_dt = decimation, model.control_dt

@@ -4,9 +4,10 @@
     targets[:, driven] = position_delta(action, last, ...)  2  what the action means
     targets = limit_speed(targets, last, max_step)          3  filters
     targets = limit_range(targets, limits)
-    ctrl = couple(targets, matrix)                         4  18 controls -> 26 joints
+    ctrl = couple(targets, matrix)                         4  controls -> joints
 
-All are pure functions of (N, ...) tensors; targets are in m (the base's slides) and rad.
+All are pure functions of (N, ...) tensors; targets are in m (the base's slides) and rad. A hand has C controls and J
+joints: the built-in one has 18 and 26.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from livegym.tasks.hand.names import BASE_CONTROLS, CONTROLS, FINGER_CONTROLS
+from livegym.tasks.hand.table import HandTable
 from livegym.utils.errors import UserError, did_you_mean
 
 Rule = Callable[[Tensor], Tensor]
-"""last targets (N, 18) -> targets (N, 18), which hold for the controls that the policy does not drive."""
+"""last targets (N, C) -> targets (N, C), which hold for the controls that the policy does not drive."""
 Meaning = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 """action (N, k) in [-1, 1], last targets (N, k), limits (k, 2), largest steps (k,) -> targets (N, k)."""
 Filter = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-"""targets (N, 18), last targets (N, 18), limits (18, 2), largest steps (18,) -> targets (N, 18)."""
+"""targets (N, C), last targets (N, C), limits (C, 2), largest steps (C,) -> targets (N, C)."""
 
 
 def hold(last: Tensor) -> Tensor:
@@ -58,7 +59,7 @@ def limit_range(targets: Tensor, last: Tensor, limits: Tensor, max_step: Tensor)
 
 
 def couple(targets: Tensor, matrix: Tensor) -> Tensor:
-    """(N, 18) controls @ (18, 26) -> (N, 26) joint targets."""
+    """(N, C) controls @ (C, J) -> (N, J) joint targets."""
     return targets @ matrix
 
 
@@ -67,9 +68,9 @@ class ActionPipeline:
     """The four stages of one task, with their constants."""
 
     driven: Tensor  # (k,) int64: the controls that the policy drives
-    limits: Tensor  # (18, 2)
-    max_step: Tensor  # (18,) largest change of a target in a control step
-    matrix: Tensor  # (18, 26)
+    limits: Tensor  # (C, 2)
+    max_step: Tensor  # (C,) largest change of a target in a control step
+    matrix: Tensor  # (C, J)
     meaning: Meaning = position_delta
     rule: Rule = hold
     filters: tuple[Filter, ...] = (limit_speed, limit_range)
@@ -80,7 +81,7 @@ class ActionPipeline:
         return len(self.driven)
 
     def __call__(self, action: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
-        """action (N, k), last targets (N, 18) -> targets (N, 18) and joint targets (N, 26)."""
+        """action (N, k), last targets (N, C) -> targets (N, C) and joint targets (N, J)."""
         targets, driven = self.rule(last), self.driven
         targets[:, driven] = self.meaning(action, last[:, driven], self.limits[driven], self.max_step[driven])
         for keep_within in self.filters:
@@ -88,18 +89,18 @@ class ActionPipeline:
         return targets, couple(targets, self.matrix)
 
 
-def driven_controls(base: bool, fingers: bool) -> Tensor:
-    """The controls that a policy drives (k,): those of the base, those of the fingers, or all.
+def driven_controls(table: HandTable, base: bool, fingers: bool) -> Tensor:
+    """The controls of a hand that a policy drives (k,): those of the base, those of the fingers, or all.
 
     Raises UserError if it would drive none.
     """
-    names = [*(BASE_CONTROLS if base else ()), *(FINGER_CONTROLS if fingers else ())]
+    names = [*(table.base_joints if base else ()), *(table.finger_controls if fingers else ())]
     if not names:
         raise UserError(
             "policy_controls_base=false policy_controls_fingers=false: the policy would drive nothing. "
             "Set at least one of them to true."
         )
-    return torch.tensor([CONTROLS.index(name) for name in names])
+    return torch.tensor([table.controls.index(name) for name in names])
 
 
 def meaning_of(name: str) -> Meaning:

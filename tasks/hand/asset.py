@@ -4,8 +4,8 @@
 
 Its first six joints are the base joints, which move it relative to the place that the task gives it. Looks, masses and
 gains are free; the physics options are the task's. The pose of the open hand above the box, which BlindGrasping uses in
-its rewards and for its easy starts, is set for the proportions of the built-in hand (`tasks/hand/poses.py`): another
-hand needs other numbers there.
+its rewards and for its easy starts, is set for the proportions of the built-in hand: another hand needs a name map,
+which has numbers of its own (`tasks/hand/map_file.py`).
 """
 
 from __future__ import annotations
@@ -16,25 +16,16 @@ import mujoco
 import torch
 
 from livegym.sim.model import compile_spec, load_spec
-from livegym.tasks.hand.names import (
-    CONTROLS,
-    DISTAL_BODIES,
-    GRASP_SITE,
-    JOINTS,
-    PAD_SITES,
-    PALM,
-    PALM_SITE,
-    TIP_SITES,
-    control_limits,
-)
+from livegym.tasks.hand.names import OURS as TABLE
+from livegym.tasks.hand.names import PALM_SITE
 from livegym.utils.errors import UserError
 
 OURS = Path(__file__).parent.parent / "models" / "hand" / "hand.xml"
 NAMES = {
-    "joint": JOINTS,
-    "actuator": JOINTS,
-    "body": (PALM, *DISTAL_BODIES),
-    "site": (PALM_SITE, GRASP_SITE, *TIP_SITES, *PAD_SITES),
+    "joint": TABLE.joints,
+    "actuator": TABLE.joints,
+    "body": (TABLE.palm, *TABLE.links),
+    "site": (PALM_SITE, TABLE.grasp_site, *TABLE.tip_sites, *TABLE.pad_sites),
 }
 """The names that a hand must have, by kind."""
 PLURALS = {"body": "bodies"}
@@ -60,12 +51,12 @@ def hand_model(asset: str | None) -> Path:
     if missing:
         raise UserError(f"asset={asset} lacks " + "; ".join(missing) + ". The table of names is in docs/tasks.md.")
     model = compile_spec(spec, path)
-    for name in JOINTS:
+    for name in TABLE.joints:
         problem = _actuator_problem(model, name)
         if problem:
             raise UserError(f"asset={asset}: {problem}. Try <position name={name!r} joint={name!r} inheritrange='1'/>")
-    ranges = torch.tensor([[float(end) for end in model.actuator(name).ctrlrange] for name in JOINTS])
-    for control, (low, high) in zip(CONTROLS, control_limits(ranges).tolist(), strict=True):
+    ranges = torch.tensor([[float(end) for end in model.actuator(name).ctrlrange] for name in TABLE.joints])
+    for control, (low, high) in zip(TABLE.controls, TABLE.control_limits(ranges).tolist(), strict=True):
         if not low < high:
             raise UserError(
                 f"asset={asset}: the joints that {control} drives have no position in common "

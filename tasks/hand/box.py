@@ -9,7 +9,6 @@ from __future__ import annotations
 from torch import Tensor
 
 from livegym.sim.base import Simulator
-from livegym.tasks.hand.names import DISTAL_BODIES, PALM
 from livegym.tasks.hand.senses import HandSenses
 from livegym.utils.spatial import into_frame, length
 
@@ -28,8 +27,9 @@ class BesideHand:
         self.body = sim.body_ids([name])[0]
         self.geom = sim.geom_ids([name])[0]
         sim.require("body_vel_w")
-        sim.require_contact(*DISTAL_BODIES, against=name)
-        sim.require_contact(*DISTAL_BODIES, PALM, against=GROUND)
+        self.links, self.near_ground = senses.table.links, (*senses.table.links, senses.table.palm)
+        sim.require_contact(*self.links, against=name)
+        sim.require_contact(*self.near_ground, against=GROUND)
         self.nominal = sim.default_qpos[self.q[:3]].to(sim.device)  # (3,) m, nominal place; z is its half height
 
     @property
@@ -47,15 +47,15 @@ class BesideHand:
         return self.sim.model_value("geom_size")[env_ids, self.geom, 2].float()
 
     def forces(self) -> Tensor:
-        """(N, 5) N, contact forces of the box on each fingertip."""
-        return length(self.sim.contact_force_w(DISTAL_BODIES, against=self.name))
+        """(N, fingers) N, contact forces of the box on each fingertip."""
+        return length(self.sim.contact_force_w(self.links, against=self.name))
 
     def ground_forces(self) -> Tensor:
-        """(N, 6) N, contact forces of the ground on each fingertip and the palm."""
-        return length(self.sim.contact_force_w((*DISTAL_BODIES, PALM), against=GROUND))
+        """(N, fingers + 1) N, contact forces of the ground on each fingertip and the palm."""
+        return length(self.sim.contact_force_w(self.near_ground, against=GROUND))
 
     def touched(self) -> Tensor:
-        """(N, 5) bool: each finger touches the box."""
+        """(N, fingers) bool: each finger touches the box."""
         return self.forces() > self.senses.threshold
 
     def fingers_on(self) -> Tensor:
@@ -63,7 +63,7 @@ class BesideHand:
         return self.touched().sum(1).float()
 
     def pad_gaps(self) -> Tensor:
-        """(N, 5) m, from each fingerpad to the box, taken as a sphere with its nominal half height as radius."""
+        """(N, fingers) m, from each fingerpad to the box, taken as a sphere with its nominal half height as radius."""
         return (length(self.senses.pads_w - self.pos_w[:, None]) - self.nominal[2]).clamp(min=0.0)
 
     def height(self, up: float) -> Tensor:

@@ -4,7 +4,9 @@ self.hand = DrivenHand(self, sim)                     # in bind()
 ctrl = self.hand.drive(action)                        # in control(): (N, k) -> (N, nu)
 self.hand.update()                                    # in update(): contact timers
 blocks = self.hand.blocks()                           # in observe()
-qpos = self.hand.put(qpos, env_ids, pose)             # in reset(): pose (n, 18) of the controls
+qpos = self.hand.put(qpos, env_ids, pose)             # in reset(): pose (n, C) of the controls
+
+A hand has C controls, F of them of its fingers: the built-in one has 18 and 12.
 """
 
 from __future__ import annotations
@@ -19,13 +21,9 @@ from livegym.schema import key
 from livegym.sim.base import Simulator
 from livegym.tasks.base import Task
 from livegym.tasks.hand.actions import ActionPipeline, driven_controls, meaning_of
-from livegym.tasks.hand.names import BASE_JOINTS, CONTROLS, FINGERS, JOINTS, control_limits, coupling
+from livegym.tasks.hand.map_file import map_names
 from livegym.tasks.hand.senses import HandSenses
-
-SLIDES = 3  # the first base joints are slides
-BASE = slice(0, len(BASE_JOINTS))  # the controls of the base
-FINGER = slice(len(BASE_JOINTS), len(CONTROLS))
-
+from livegym.tasks.hand.table import SLIDES, HandTable
 
 BOUND = ("slide_speed", "turn_speed", "finger_speed", "contact_threshold")
 """Parameters that are read once, in `bind`."""
@@ -47,43 +45,52 @@ class HandParams:
     finger_speed: float = key(5.0, "maximum speed of the targets of the fingers", unit="rad/s", above=0, high=1000)
     asset: Optional[str] = key(
         None,
-        "MJCF file of your own hand, with the names of tasks/hand/names.py; null: the built-in hand",
+        "model of your own hand: MJCF with the names of tasks/hand/names.py, or MJCF or URDF that `hand` maps; null: "
+        "the built-in hand, or the model that the map names",
         example="asset=my_hand.xml",
         file=True,
     )
+    hand: Optional[str] = key(
+        None,
+        "name map (yaml) of a hand with other names: a file, or one of "
+        f"{', '.join(map_names())}; null: the names of the built-in hand",
+        example="hand=allegro asset=allegro.urdf",
+        file=True,
+        names=map_names(),
+    )
     contact_threshold: float = key(0.1, "force above which a fingertip counts as touching", unit="N", low=0)
-
-    @property
-    def action_size(self) -> int:
-        """The number of controls that the policy drives."""
-        return len(driven_controls(self.policy_controls_base, self.policy_controls_fingers))
 
 
 class DrivenHand:
     """The hand of a task: its senses, its action pipeline, its last targets and its contact timers."""
 
-    def __init__(self, task: Task, sim: Simulator) -> None:
+    def __init__(self, task: Task, sim: Simulator, table: HandTable) -> None:
         """Called in `bind`, before `sim.start()`; `task.params` is a HandParams."""
         p: HandParams = task.params
-        self.sim, self.senses = sim, HandSenses(sim, p.contact_threshold)
-        self.columns = torch.tensor(sim.actuator_ids(JOINTS), device=sim.device)  # of ctrl
-        limits = control_limits(sim.ctrl_range[self.columns.cpu()]).to(sim.device)
-        self.range = limits[:, 1] - limits[:, 0]  # (18,)
-        self.middle = limits.mean(1)  # (18,)
-        driven = driven_controls(p.policy_controls_base, p.policy_controls_fingers)
+        self.sim, self.table = sim, table
+        self.senses = HandSenses(sim, table, p.contact_threshold)
+        self.base = slice(0, len(table.base_joints))  # the controls of the base
+        self.fingers = slice(len(table.base_joints), len(table.controls))
+        self.columns = torch.tensor(sim.actuator_ids(table.joints), device=sim.device)  # of ctrl
+        limits = table.control_limits(sim.ctrl_range[self.columns.cpu()]).to(sim.device)
+        self.range = limits[:, 1] - limits[:, 0]  # (C,)
+        self.middle = limits.mean(1)  # (C,)
+        driven = driven_controls(table, p.policy_controls_base, p.policy_controls_fingers)
         self.pipeline = ActionPipeline(
             driven=driven.to(sim.device),
             limits=limits,
-            max_step=(speeds(p) * sim.control_dt).to(sim.device),
-            matrix=coupling().to(sim.device),
+            max_step=(speeds(p, table) * sim.control_dt).to(sim.device),
+            matrix=table.coupling().to(sim.device),
             meaning=meaning_of(p.action_rule),
         )
-        self.targets = task.buffer(sim, "targets", len(CONTROLS))
+        self.targets = task.buffer(sim, "targets", len(table.controls))
         self.last_action = task.buffer(sim, "last_action", self.pipeline.size)
-        self.touched = task.buffer(sim, "touched", len(FINGERS))  # s, time for which each finger has been touching
+        self.touched = task.buffer(
+            sim, "touched", len(table.fingers)
+        )  # s, time for which each finger has been touching
 
     def drive(self, action: Tensor) -> Tensor:
-        """action (N, k) -> simulator controls (N, nu): move the 18 targets, and convert them to 26 joint targets."""
+        """action (N, k) -> simulator controls (N, nu): move the targets, and convert them to joint targets."""
         targets, ctrl = self.pipeline(action, self.targets)
         self.targets.copy_(targets)
         self.last_action.copy_(action)
@@ -94,13 +101,13 @@ class DrivenHand:
         self.touched.copy_(torch.where(self.senses.touching, self.touched + self.sim.control_dt, 0.0))
 
     def put(self, qpos: Tensor, env_ids: Tensor, pose: Tensor) -> Tensor:
-        """Put the hand into a pose (n, 18) of its controls, which becomes the last targets; returns qpos (n, nq)."""
+        """Put the hand into a pose (n, C) of its controls, which becomes the last targets; returns qpos (n, nq)."""
         self.targets[env_ids] = pose
         qpos[:, self.senses.joint_q] = pose @ self.pipeline.matrix
         return qpos
 
     def controls(self) -> Tensor:
-        """(N, 18) the controls that fit the joint positions best, by least squares."""
+        """(N, C) the controls that fit the joint positions best, by least squares."""
         matrix = self.pipeline.matrix
         return self.sim.qpos[:, self.senses.joint_q] @ matrix.T / matrix.square().sum(1)
 
@@ -109,21 +116,21 @@ class DrivenHand:
 
         contact_duration: time for which each finger has been touching something, s, at most 1
         base_targets: targets of the six base controls, as fractions of their ranges, measured from the middle
-        finger_targets: targets of the twelve finger controls, as fractions of their ranges, measured from the middle
+        finger_targets: targets of the finger controls, as fractions of their ranges, measured from the middle
         last_action: the action that was applied last
         """
         targets = (self.targets - self.middle) / self.range
         return {
             **self.senses.blocks(),
             "contact_duration": self.touched.clamp(max=1.0),
-            "base_targets": targets[:, BASE],
-            "finger_targets": targets[:, FINGER],
+            "base_targets": targets[:, self.base],
+            "finger_targets": targets[:, self.fingers],
             "last_action": self.last_action,
         }
 
 
-def speeds(params: HandParams) -> Tensor:
-    """(18,) m/s and rad/s: the maximum speed of each control's target."""
-    limits = torch.full((len(CONTROLS),), params.finger_speed)
-    limits[:SLIDES], limits[SLIDES : len(BASE_JOINTS)] = params.slide_speed, params.turn_speed
+def speeds(params: HandParams, table: HandTable) -> Tensor:
+    """(C,) m/s and rad/s: the maximum speed of each control's target."""
+    limits = torch.full((len(table.controls),), params.finger_speed)
+    limits[:SLIDES], limits[SLIDES : len(table.base_joints)] = params.slide_speed, params.turn_speed
     return limits

@@ -1,12 +1,12 @@
-"""The hand's names, in one table: joints, actuators, links, sites, and which control drives which joints.
+"""The names of the built-in hand, in one table: joints, links, sites, which control drives which joints, and its pose.
 
-Your own hand (`asset=path.xml`) must have these names. Joints come in this order in every observation.
+An MJCF of your own with these names can take its place (`asset=path.xml`); a hand with other names needs a name map
+(`hand=map.yaml`).
 """
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from livegym.tasks.hand.table import HandTable
 
 FINGERS = ("thumb", "index", "middle", "ring", "little")
 
@@ -21,11 +21,6 @@ FINGER_JOINTS = (
     "little_spread", "little_mcp", "little_pip", "little_dip",
 )  # fmt: skip
 """rad; spreads turn a finger sideways, the others close it."""
-
-JOINTS = BASE_JOINTS + FINGER_JOINTS
-"""The 26 joints; each has a position actuator of the same name."""
-
-BASE_CONTROLS = BASE_JOINTS
 
 FINGER_COUPLING: dict[str, dict[str, float]] = {
     "thumb_rotation": {"thumb_rotation": 1.0},
@@ -46,37 +41,19 @@ FINGER_COUPLING: dict[str, dict[str, float]] = {
 The middle finger does not spread. One control spreads the others, the outermost twice as far.
 """
 
-FINGER_CONTROLS = tuple(FINGER_COUPLING)
-CONTROLS = BASE_CONTROLS + FINGER_CONTROLS
-"""The 18 controls, which a policy or a rule sets."""
-
-TIP_SITES = tuple(f"{finger}_tip" for finger in FINGERS)
-PAD_SITES = tuple(f"{finger}_pad" for finger in FINGERS)
-PALM = "palm"
 PALM_SITE = "palm"
-GRASP_SITE = "grasp"
-"""The place for the centre of an object before the hand grasps it: between thumb and fingers, below the palm."""
-DISTAL_BODIES = tuple(f"{finger}_distal" for finger in FINGERS)
-"""The bodies whose contact forces are sensed."""
+OPEN_HAND = {"thumb_rotation": 1.5, "thumb_mcp": -0.2, "thumb_distal": 0.2, "finger_spread": 0.0}
+"""Controls of an open hand that is about to grasp, rad. The next two are those of the fingers' joints."""
+OPEN_MCP, OPEN_DISTAL = 0.9, 0.3
 
-
-def coupling() -> Tensor:
-    """(18, 26) the matrix that turns targets of the controls into targets of the joints."""
-    matrix = torch.zeros(len(CONTROLS), len(JOINTS))
-    for name in BASE_CONTROLS:
-        matrix[CONTROLS.index(name), JOINTS.index(name)] = 1.0
-    for name, joints in FINGER_COUPLING.items():
-        for joint, factor in joints.items():
-            matrix[CONTROLS.index(name), JOINTS.index(joint)] = factor
-    return matrix
-
-
-def control_limits(joint_range: Tensor) -> Tensor:
-    """(26, 2) limits of the joints -> (18, 2) limits of the controls: what all joints of a control allow."""
-    limits = torch.empty(len(CONTROLS), 2)
-    for row, drives in enumerate(coupling()):
-        bounds = [joint_range[column] / drives[column] for column in drives.nonzero().flatten()]
-        low = max(float(bound.min()) for bound in bounds)
-        high = min(float(bound.max()) for bound in bounds)
-        limits[row] = torch.tensor([low, high])
-    return limits
+OURS = HandTable(
+    base_joints=BASE_JOINTS,
+    finger_joints=FINGER_JOINTS,
+    drives=FINGER_COUPLING,
+    fingers=FINGERS,
+    links=tuple(f"{finger}_distal" for finger in FINGERS),
+    palm="palm",
+    grasp=(0.012, 0.02, -0.105),  # where the model has its site
+    opened={name: OPEN_MCP if name.endswith("_mcp") else OPEN_DISTAL for name in FINGER_COUPLING} | OPEN_HAND,
+)
+"""The built-in hand: 26 joints, 18 controls. Its site `grasp` lies between thumb and fingers, below the palm."""

@@ -13,26 +13,26 @@ from itertools import combinations
 from torch import Tensor
 
 from livegym.sim.base import Simulator
-from livegym.tasks.hand.names import BASE_JOINTS, DISTAL_BODIES, FINGER_JOINTS, FINGERS, PAD_SITES, PALM, TIP_SITES
+from livegym.tasks.hand.table import HandTable
 from livegym.utils.spatial import conjugate, into_frame, length, multiply
-
-FIRST, SECOND = zip(*combinations(range(len(FINGERS)), 2), strict=True)  # fingers of each pair
-"""Pairs of fingers, 10: (thumb, index), (thumb, middle), ..."""
 
 
 class HandSenses:
     """Reads the state of a hand from a simulator, from which it requests the fields."""
 
-    def __init__(self, sim: Simulator, threshold: float) -> None:
+    def __init__(self, sim: Simulator, table: HandTable, threshold: float) -> None:
         """`threshold` is the force in N above which a fingertip counts as touching. Called before `sim.start()`."""
         sim.require("qpos", "qvel", "body_pos_w", "body_quat_w", "site_pos_w")
-        sim.require_contact(*DISTAL_BODIES)
+        sim.require_contact(*table.links)
         self.sim, self.threshold = sim, threshold
-        self.base_q, self.finger_q = sim.qpos_ids(BASE_JOINTS), sim.qpos_ids(FINGER_JOINTS)
-        self.joint_q = self.base_q + self.finger_q  # 26, in the order of JOINTS
-        self.base_v, self.finger_v = sim.qvel_ids(BASE_JOINTS), sim.qvel_ids(FINGER_JOINTS)
-        self.tips, self.pads = sim.site_ids(TIP_SITES), sim.site_ids(PAD_SITES)
-        self.palm, self.distal = sim.body_ids([PALM])[0], sim.body_ids(DISTAL_BODIES)
+        self.table = table
+        self.base_q, self.finger_q = sim.qpos_ids(table.base_joints), sim.qpos_ids(table.finger_joints)
+        self.joint_q = self.base_q + self.finger_q  # in the order of the table
+        self.base_v, self.finger_v = sim.qvel_ids(table.base_joints), sim.qvel_ids(table.finger_joints)
+        self.tips, self.pads = sim.site_ids(table.tip_sites), sim.site_ids(table.pad_sites)
+        self.palm, self.distal = sim.body_ids([table.palm])[0], sim.body_ids(table.links)
+        pairs = list(combinations(range(len(table.fingers)), 2))  # (thumb, index), (thumb, middle), ...
+        self.first, self.second = [a for a, _ in pairs], [b for _, b in pairs]
 
     @property
     def palm_pos_w(self) -> Tensor:
@@ -46,17 +46,17 @@ class HandSenses:
 
     @property
     def pads_w(self) -> Tensor:
-        """(N, 5, 3) m: the middle of each fingerpad."""
+        """(N, fingers, 3) m: the middle of each fingerpad."""
         return self.sim.site_pos_w[:, self.pads]
 
     @property
     def forces_w(self) -> Tensor:
-        """(N, 5, 3) N: net contact force on each distal link."""
-        return self.sim.contact_force_w(DISTAL_BODIES)
+        """(N, fingers, 3) N: net contact force on each distal link."""
+        return self.sim.contact_force_w(self.table.links)
 
     @property
     def touching(self) -> Tensor:
-        """(N, 5) bool: the contact force on the distal link is above the threshold."""
+        """(N, fingers) bool: the contact force on the distal link is above the threshold."""
         return length(self.forces_w) > self.threshold
 
     def in_hand(self, points_w: Tensor) -> Tensor:
@@ -68,15 +68,15 @@ class HandSenses:
 
         base_position: the six base joints, m and rad, relative to the hand's place in the task
         base_velocity: velocities of the six base joints, m/s and rad/s
-        finger_position: the twenty finger joints, rad
-        finger_velocity: velocities of the twenty finger joints, rad/s
+        finger_position: the finger joints, rad
+        finger_velocity: velocities of the finger joints, rad/s
         hand_position_w: the palm's origin in the world, m
         hand_rotation_w: the palm's rotation in the world, quaternion w, x, y, z
-        fingertips_w: positions of the five fingertips in the world, m, thumb first
+        fingertips_w: positions of the fingertips in the world, m, thumb first
         fingertips_h: `fingertips_w` in the palm's frame
-        fingerpads_w: positions of the five fingerpads' centres in the world, m
+        fingerpads_w: positions of the fingerpads' centres in the world, m
         fingerpads_h: `fingerpads_w` in the palm's frame
-        finger_rotations_w: rotations of the five distal links (and their tips and pads) in the world, w, x, y, z
+        finger_rotations_w: rotations of the distal links (and their tips and pads) in the world, w, x, y, z
         finger_rotations_h: `finger_rotations_w` in the palm's frame
         contact_forces_w: net contact force on each distal link, N, world axes
         contacts: 1 for each finger whose contact force is above `contact_threshold`, otherwise 0
@@ -99,5 +99,5 @@ class HandSenses:
             "finger_rotations_h": multiply(conjugate(self.palm_quat_w)[:, None], rotations).flatten(1),
             "contact_forces_w": self.forces_w.flatten(1),
             "contacts": self.touching.float(),
-            "pad_distances": length(pads[:, FIRST] - pads[:, SECOND]),
+            "pad_distances": length(pads[:, self.first] - pads[:, self.second]),
         }
