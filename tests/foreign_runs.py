@@ -47,12 +47,12 @@ def show_on_a_page_and_in_a_video(folder: Path, checkout: Path) -> None:
         with urllib.request.urlopen(address, timeout=PATIENCE_S) as answer:
             assert b"livegym" in answer.read()
         assert shown.end() == 0
-    recording = ("config=test_record", "checkpoint=latest", "testGamesNum=0", "videoSeconds=0.5", here)
+    recording = ("config=test_record", "checkpoint=latest", "testGamesNum=0", here)
     with Running(folder, *recording, name="recording") as recorded:
-        # an episode may have thousands of pictures, so two short clips are awaited: then the first is complete
-        until(lambda: len(clips(folder)) >= 2, lambda: recorded.text, recorded.process)
+        # an episode may have thousands of pictures, so its beginning is enough: the signal completes the file
+        until(lambda: clips(folder), lambda: recorded.text, recorded.process)
         assert recorded.end() == 0
-    assert clips(folder)[0].stat().st_size > 10_000
+    assert clips(folder)[0].stat().st_size > 1_000
 
 
 def clips(folder: Path) -> list[Path]:
