@@ -1,4 +1,4 @@
-"""The numbers of a training of dexrobot_isaac's BlindGrasping, from its files: by hand."""
+"""The numbers of a training run of dexrobot_isaac's BlindGrasping, from its files: by hand."""
 
 from __future__ import annotations
 
@@ -69,5 +69,5 @@ def test_another_run_is_refused(tmp_path):
     writer = ScalarWriter(tmp_path / "summaries")
     writer.add_scalar("rewards/step", 1.0, 1)
     writer.close()
-    with pytest.raises(SystemExit, match="has no info/episodes: it must be a training of BlindGrasping"):
+    with pytest.raises(SystemExit, match="has no info/episodes: it must be a training run of BlindGrasping"):
         numbers.curves_of(tmp_path)

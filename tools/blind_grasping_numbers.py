@@ -1,4 +1,4 @@
-"""Prints what docs/blind-grasping-compared.md says about a training of dexrobot_isaac's BlindGrasping.
+"""Prints what docs/blind-grasping-compared.md says about a training run of dexrobot_isaac's BlindGrasping.
 
     python -m tools.blind_grasping_numbers runs/dexrobot_isaac-BlindGrasping_train_<time>
     python train.py config=test checkpoint=<run> testGamesNum=512 numEnvs=256 projectDir=<checkout>
@@ -24,7 +24,7 @@ import yaml
 STAGES = {"s1_completion": "pass the pre-grasp", "s2_completion": "pass the grasp", "termination_success": "succeed"}
 OF_EPISODE, ENDS, COUNT = "reward_terms_episode/", "ends/", "info/episodes"
 CONTROL_S = 0.02
-"""What a control step counts in the task's rules, s."""
+"""The time that a control step counts in the task's rules, s."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def curves_of(run: Path) -> dict[str, Curve]:
         found[tag] = Curve(*(np.array([getattr(p, field) for p in points]) for field in ("step", "value", "wall_time")))
     for tag in (COUNT, *(OF_EPISODE + stage for stage in STAGES)):
         if tag not in found:
-            raise SystemExit(f"{folder} has no {tag}: it must be a training of BlindGrasping in which episodes ended.")
+            raise SystemExit(f"{folder} has no {tag}: it must be a training run of BlindGrasping with ended episodes.")
     return found
 
 
@@ -96,7 +96,7 @@ def share_of_first_stage(results: dict, steps: int) -> float:
 def main(given: Sequence[str] | None = None) -> None:
     """Prints the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("run", type=Path, help="directory of the training")
+    parser.add_argument("run", type=Path, help="directory of the training run")
     parser.add_argument("--test", type=Path, help="results.json of a test of its last checkpoint")
     options = parser.parse_args(given)
     curves = curves_of(options.run)
