@@ -21,6 +21,7 @@ def scalars(it: Iteration) -> dict[str, float]:
         "performance/update_time": it.update_seconds,
         "info/epochs": float(it.epoch),
         "info/policy_version": float(it.version),
+        "info/episodes": float(report.episodes),
         "env/unstable": float(report.unstable),
         "env/huge_rewards": float(report.huge_rewards),
         **it.losses,

@@ -62,6 +62,16 @@ class Running:
         """Waits until `words` stand `count` times in the output."""
         until(lambda: self.text.count(text) >= count, lambda: f"no {text!r} x {count} in:\n{self.text}", self.process)
 
+    def finish(self) -> int:
+        """Waits until it ends by itself, however long that takes while its output grows; returns the exit status."""
+        while self.process.poll() is None:
+            said = self.log.stat().st_size
+            until(
+                lambda said=said: self.process.poll() is not None or self.log.stat().st_size > said,
+                lambda: f"nothing new in:\n{self.text}",
+            )
+        return self.process.returncode
+
     def end(self, signum: int = signal.SIGINT) -> int:
         """Sends a signal and returns the exit status."""
         self.process.send_signal(signum)

@@ -107,3 +107,78 @@ def test_a_restored_snapshot_without_restitution_bounces_no_more():
     sim = dropped([1.0])
     sim.engine.restore(saved)
     assert apexes(sim)[0] < 0.005
+
+
+def bouncing(sim: Sim) -> list[list[bool]]:
+    """Whether each shape of each environment is one that bounces in the last step."""
+    geoms = sim.engine.layout.geoms
+    return (sim.engine.per_env("geom_solref")[:, geoms, 0] < 0).tolist()
+
+
+def test_a_box_comes_back_to_the_square_of_the_mean_coefficient():
+    """A box of 0.2 m, flat, from 0.5 m, with 0.6: 0.18 m."""
+    sim = Sim(scenes.params(1 / 200))
+    sim.ground.plane = PlaneParams(normal=Vec3(0.0, 0.0, 1.0), restitution=0.6)
+    env = sim.add_env(Vec3(), Vec3(), 1)
+    bounce(sim, env.add(box(0.2, 0.2, 0.2), scenes.pose(z=0.5 + RADIUS), "box", 0, 0), 0.6)
+    assert apexes(sim)[0] == pytest.approx(0.18, abs=0.02)
+
+
+def two_boxes(density: float, speeds: tuple[float, float], gap: float, own: float = 1.0) -> Sim:
+    """Boxes of 0.2 m on the x axis, without gravity; the first has that density, the other 1000 kg/m^3."""
+    sim = Sim(scenes.params(1 / 200, gravity=0.0))
+    env = sim.add_env(Vec3(), Vec3(), 1)
+    for number, (kilos, x) in enumerate([(density, 0.0), (1000.0, 0.2 + gap)]):
+        options = AssetOptions(density=kilos, angular_damping=0.0)
+        bounce(sim, env.add(box(0.2, 0.2, 0.2, options), scenes.pose(x=x), f"box{number}", 0, 0), own)
+    sim.compile()
+    sim.engine.qvel[0, [0, 6]] = speeds
+    sim.engine.moved()
+    return sim
+
+
+@pytest.mark.parametrize("density", [500.0, 1000.0, 3000.0])
+@pytest.mark.parametrize("frame", [0.0, -1.0, 5.0])
+def test_two_boxes_part_with_the_speed_of_their_approach_times_the_coefficient(density, frame):
+    """Own 1 and no ground: 0.5. The first comes with 1 m/s; both also move with `frame` m/s, which changes nothing."""
+    sim = two_boxes(density, (1.0 + frame, frame), gap=0.05)
+    for _ in range(40):
+        sim.simulate()
+    share = density / (density + 1000.0)
+    expected = [share - 0.5 * (1.0 - share), 1.5 * share]  # momentum, and the difference is 0.5 m/s
+    np.testing.assert_allclose(sim.engine.qvel[0, [0, 6]], np.add(expected, frame), atol=0.04)  # four points
+
+
+def test_boxes_that_touch_and_move_fast_together_do_not_bounce():
+    sim = two_boxes(1000.0, (2.0, 2.0), gap=0.0)
+    sim.simulate()
+    assert bouncing(sim) == [[False, False]]
+    sim.engine.qvel[0, 0] = 3.0
+    sim.engine.moved()
+    sim.simulate()
+    assert bouncing(sim) == [[True, True]]
+
+
+def test_a_ball_that_rolls_fast_does_not_bounce_and_one_that_falls_does():
+    sim = dropped([1.0, 1.0], height=0.0)
+    sim.compile()
+    sim.engine.qvel[0, [0, 4]] = 2.0, 2.0 / RADIUS
+    sim.engine.qvel[1, 2] = -1.0
+    sim.engine.moved()
+    sim.simulate()
+    assert bouncing(sim) == [[False], [True]]
+
+
+def test_links_that_cannot_collide_do_not_make_one_another_bounce(tmp_path):
+    """The leg swings at 5 rad/s; each link touches none but the ground, which is far."""
+    sim = scenes.scene(scenes.asset(tmp_path, scenes.WALKER), 1, at=scenes.pose(z=5.0), ground=True, gravity=0.0)
+    for actor in sim.envs[0].actors:
+        records = properties.get_shapes(actor)
+        for record in records[:2]:
+            record.restitution = 1.0
+        properties.set_shapes(sim, actor, records)
+    sim.compile()
+    sim.engine.qvel[0, 6] = 5.0
+    sim.engine.moved()
+    sim.simulate()
+    assert not np.any(bouncing(sim))

@@ -184,6 +184,35 @@ def test_a_tendon_changes_while_it_runs_and_with_the_mass(tmp_path):
     np.testing.assert_allclose(sim.engine.qvel, expected, rtol=1e-4)
 
 
+@pytest.mark.parametrize("stiffness", [0.0, 5e3])
+def test_inverse_weights_follow_a_tendon_that_changes_while_it_runs(tmp_path, stiffness):
+    """By hand: M = [[0.5, 0.2], [0.2, 0.2]] + [1, -2]^T [1, -2] h^2 k / 2, and the weights are those of its inverse.
+
+    The rest is what a scene has that is compiled with this tendon.
+    """
+    asset = with_tendon(carts(tmp_path), stiffness=100.0, damping=0.0, limit_stiffness=50.0)
+    sim = scenes.scene(asset, 3, gravity=0.0)
+    sim.compile()
+    actor = sim.envs[1].actors[0]
+    records = tendons.get(actor)
+    records[0].stiffness = stiffness
+    tendons.put(sim, actor, records)
+    for row, each in enumerate([100.0, stiffness, 100.0]):
+        model = sim.engine.batch.get_model(row)
+        inverse = np.linalg.inv(MASSES["chain"] + np.outer(ALONG, ALONG) * H * H * GAIN * each)
+        np.testing.assert_allclose(model.tendon_invweight0, [ALONG @ inverse @ ALONG], rtol=1e-9)
+        np.testing.assert_allclose(model.dof_invweight0, np.diag(inverse), rtol=1e-9)
+    own = with_tendon(carts(tmp_path), stiffness=stiffness, damping=0.0, limit_stiffness=50.0)
+    compiled = scenes.scene(own, 1, gravity=0.0)
+    for each in (sim, compiled):
+        put(each, [0.1, -0.1], [0.3, -0.2])
+        each.simulate()
+    model = sim.engine.batch.get_model(1)
+    for field in ("body_invweight0", "tendon_solref_lim", "tendon_solimp_lim"):
+        np.testing.assert_allclose(getattr(model, field), getattr(compiled.engine.model, field), rtol=1e-9)
+    np.testing.assert_allclose(sim.engine.qvel[1], compiled.engine.qvel[0], rtol=1e-9)
+
+
 def test_what_makes_a_tendon_implicit_is_neither_mass_nor_force(tmp_path):
     """Mass matrix without it; the DOF force is mass times acceleration."""
     sim = scenes.scene(with_tendon(carts(tmp_path), stiffness=5e3, damping=20.0), 1, gravity=0.0)

@@ -12,7 +12,6 @@ import torch
 
 from tests.foreign_runs import play_at_random, print_hashes, show_on_a_page_and_in_a_video
 from tests.isaac_toys import foreign, made, needs_isaacgym, project
-from tests.patience import PATIENCE_S
 from tests.processes import Running, results, runs
 
 pytestmark = [pytest.mark.slow, pytest.mark.full, needs_isaacgym]
@@ -71,7 +70,7 @@ def trained(checkout, tmp_path_factory):
         with Running(folder, *watching, name="test") as test:
             test.wait_for("now acting: version", count=2)
             assert test.end() == 0
-        assert learner.process.wait(PATIENCE_S) == 0, learner.text
+        assert learner.finish() == 0, learner.text
     return folder, results(folder)
 
 

@@ -14,7 +14,6 @@ import torch
 
 from tests.foreign_runs import play_at_random, print_hashes, show_on_a_page_and_in_a_video
 from tests.isaac_toys import foreign, made, needs_isaacgym, project
-from tests.patience import PATIENCE_S
 from tests.processes import Running, results, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.full, needs_isaacgym]
@@ -53,7 +52,7 @@ def cartpole(checkout, tmp_path_factory):
         with Running(folder, *watching, name="test") as test:
             test.wait_for("now acting: version", count=3)
             assert learner.process.poll() is None, "the training had ended before the test had reloaded"
-            assert learner.process.wait(PATIENCE_S) == 0, learner.text
+            assert learner.finish() == 0, learner.text
             assert test.end() == 0
     return folder, learner.text, results(folder)
 

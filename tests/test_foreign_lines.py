@@ -23,6 +23,7 @@ from livegym.utils import gl
 from livegym.utils.errors import UserError
 from livegym.viewers import lines as drawn_lines
 from livegym.viewers.browser.frames import LatestFrame
+from livegym.viewers.browser.lines import ClientLines
 from livegym.viewers.browser.protocol import ViewSettings
 from livegym.viewers.browser.scene_server import SceneServer
 from livegym.viewers.framing import bounds_of, grid_offsets
@@ -251,7 +252,8 @@ def test_a_client_of_the_page_gets_the_lines_of_its_view():
                 of_lines(line, "LineSegmentsMessage")
             nodes = {view.page: view._lines._node for view in server.client_cameras.values()}
             expected = server._scene.offsets[2] + [[0, 0, 1], tips(env)[2]]
-            assert (len(nodes["one"].points), len(nodes[""].points)) == (4, 4 * N)
+            assert (len(nodes["one"].points), len(nodes[""].points)) == (5, 5 * N)  # with room for a quarter more
+            assert nodes["one"].points[4].tolist() == nodes["one"].points[3].tolist()
             assert nodes["one"].points[0] == pytest.approx(expected, abs=1e-5)
             assert nodes[""].points[8] == pytest.approx(expected, abs=1e-5)
             assert nodes["one"].colors[:2].tolist() == [[[0, 255, 0]] * 2, [[255, 0, 0]] * 2]
@@ -263,3 +265,63 @@ def test_a_client_of_the_page_gets_the_lines_of_its_view():
             of_lines(one, "RemoveSceneNodeMessage")
     finally:
         server.close()
+
+
+@pytest.fixture
+def drawn_lines_of_a_client():
+    """The client of a page that shows no world, and the lines that it is sent."""
+    server = SceneServer(fps=60)
+    try:
+        with SceneLine(server) as line:
+            until(server.server.get_clients)
+            (client,) = server.server.get_clients().values()
+            yield line, ClientLines(client)
+    finally:
+        server.close()
+
+
+def along(count: int, x: float) -> Lines:
+    """Green lines of environment 0 from x on, each 1 m long and 1 m above the other."""
+    ends = np.zeros((count, 2, 3), np.float32)
+    ends[:, :, 0], ends[:, :, 2] = [x, x + 1.0], np.arange(count)[:, None]
+    return Lines(np.zeros(count, int), ends, np.tile(np.array(GREEN, np.float32), (count, 1)))
+
+
+def test_many_moving_lines_are_sent_as_often_as_their_bytes_allow(drawn_lines_of_a_client):
+    """10,000 take 300,000 bytes with their colours, which are 15 times 0.02 s at 1 MB/s, and then 240,000: 12 times."""
+    line, drawn = drawn_lines_of_a_client
+    sent = {}
+    for call in range(40):
+        drawn.show(along(MOST, float(call)), [0], np.zeros((1, 3)), 0.02)
+        if not drawn.waiting:
+            message = of_lines(line, "SceneNodeUpdateMessage" if sent else "LineSegmentsMessage")
+            sent[call] = sorted({"points", "colors"} & (message["updates"] if sent else message["props"]).keys())
+            assert (drawn._node.points.nbytes, drawn._node.colors.nbytes) == (240_000, 60_000)
+            assert drawn._node.points[0, 0, 0] == call  # the newest
+    assert sent == {0: ["colors", "points"], 15: ["points"], 27: ["points"], 39: ["points"]}
+
+
+def kinds_of(line: SceneLine) -> list[str]:
+    """What a client has been sent of lines: new nodes and changes."""
+    drawn = ("LineSegmentsMessage", "SceneNodeUpdateMessage")
+    return [m["type"] for m in line.messages() if m.get("name") == "/world/lines" and m["type"] in drawn]
+
+
+def test_lines_that_do_not_move_are_sent_once(drawn_lines_of_a_client):
+    line, drawn = drawn_lines_of_a_client
+    for _ in range(3):
+        drawn.show(along(100, 0.0), [0], np.zeros((1, 3)), 1.0)
+    assert sorted(kinds_of(line)) == ["LineSegmentsMessage"]
+
+
+def test_another_number_of_lines_needs_no_new_node_while_there_is_room(drawn_lines_of_a_client):
+    """A node for 100 has room for 125; one for 40 has less than half of that."""
+    line, drawn = drawn_lines_of_a_client
+    kinds = []
+    for count in (100, 125, 60, 126, 40):
+        drawn.show(along(count, float(count)), [0], np.zeros((1, 3)), 1.0)
+        kinds += kinds_of(line)
+    assert kinds == [
+        "LineSegmentsMessage", "SceneNodeUpdateMessage", "SceneNodeUpdateMessage", "LineSegmentsMessage",
+        "LineSegmentsMessage",
+    ]  # fmt: skip

@@ -18,7 +18,7 @@ import torch
 
 from tests.foreign_runs import play_at_random, print_hashes, show_on_a_page_and_in_a_video
 from tests.isaac_toys import fresh_modules, made, needs_isaacgym, project
-from tests.processes import run
+from tests.processes import Running
 
 pytestmark = [pytest.mark.slow, pytest.mark.full, needs_isaacgym]
 
@@ -81,6 +81,6 @@ def test_nothing_becomes_unstable_in_200_steps_of_64_environments(stranger):
 def test_it_is_trained_and_shown_on_a_page_and_in_a_video(stranger, tmp_path):
     checkout = checkout_of(stranger)
     settings = (f"projectDir={checkout}", "numEnvs=16", "maxIterations=5", *stranger.overrides)
-    done = run(tmp_path, "config=train_headless", f"task={stranger.task}", *settings)
-    assert done.returncode == 0, done.stdout
+    with Running(tmp_path, "config=train_headless", f"task={stranger.task}", *settings, name="training") as learner:
+        assert learner.finish() == 0, learner.text
     show_on_a_page_and_in_a_video(tmp_path, checkout)

@@ -19,7 +19,7 @@ import mujoco
 import numpy as np
 from mujoco.batch import Batch, SimulationError
 
-from livegym.compat.core import rotation
+from livegym.compat.core.closing import Closing
 from livegym.compat.core.drives import Drives
 from livegym.compat.core.fields import Sizes
 from livegym.compat.core.layout import Layout
@@ -77,6 +77,7 @@ class Engine:
         self._pushed = False
         solref, solimp = (self._usual(field) for field in ("geom_solref", "geom_solimp"))
         self.restitution = Restitution(model, solref, solimp, bounce_threshold)
+        self._closing = Closing(model)
         self.qpos = self._batch.bind("qpos")
         self.qvel = self._batch.bind("qvel")
         self.ctrl = self._batch.bind("ctrl")
@@ -156,11 +157,13 @@ class Engine:
             self._warmstart[bad] = 0.0
 
     def _let_bounce(self) -> None:
-        """Have the shapes of fast bodies bounce in this step, and those of slow ones not."""
-        velocity = self.kinematics("cvel")
-        arm = self.kinematics("xipos") - self.kinematics("subtree_com")[:, self.model.body_rootid]
+        """Have the shapes bounce in this step that others come near to fast, and no others."""
+        velocity, centres = (self.kinematics(name) for name in ("cvel", "geom_xpos"))
+        origins = self.kinematics("subtree_com")[:, self.model.body_rootid]
+        seconds = self.substeps * float(self.model.opt.timestep)
+        radii = self.per_env("geom_rbound")
         with np.errstate(over="ignore", invalid="ignore"):  # the numbers of an unstable environment
-            speed = np.linalg.norm(velocity[..., 3:] + rotation.cross(velocity[..., :3], arm), axis=-1)
+            speed = self._closing.speeds(self.restitution.geoms, velocity, origins, centres, radii, seconds)
         rows, geoms, solref, solimp = self.restitution.changes(speed)
         self.expand("geom_solref")[rows, geoms] = solref
         self.expand("geom_solimp")[rows, geoms] = solimp

@@ -348,6 +348,7 @@ def flush(group: EnvGroup) -> None:
     weighed = {actor.env.row for actor in changed["bodies"]}
     driven = {actor.env.row for actor in changed["armature"]}
     _each(engine, changed["drives"], lambda *actors: driven.update(_write_drives(*actors)))
+    _each(engine, changed["tendons"], lambda *actors: driven.update(tendons.write_springs(*actors).tolist()))
     driven -= weighed
     _each(engine, changed["bodies"], _write_bodies)
     if driven:
@@ -355,7 +356,7 @@ def flush(group: EnvGroup) -> None:
     _each(engine, changed["shapes"], _write_shapes)
     if changed["shapes"]:
         _write_filters(group, [group.envs[row] for row in sorted({actor.env.row for actor in changed["shapes"]})])
-    _write_springs(group, sorted(weighed | driven), changed["tendons"])
+    _write_weighed(group, sorted(weighed | driven), changed["tendons"])
 
 
 def _each(engine: Engine, actors: list[Actor], write: Callable[[Engine, ActorSlot, list[Actor]], None]) -> None:
@@ -366,9 +367,9 @@ def _each(engine: Engine, actors: list[Actor], write: Callable[[Engine, ActorSlo
             write(engine, slot, chosen)
 
 
-def _write_springs(group: EnvGroup, heavier: list[int], of_tendons: list[Actor]) -> None:
-    """Write tendons that were set, and all springs of environments whose inertia has changed."""
+def _write_weighed(group: EnvGroup, heavier: list[int], of_tendons: list[Actor]) -> None:
+    """Write what depends on inverse weights: limits of tendons that were set, and all of these environments."""
     others = [actor for row in heavier for actor in group.envs[row].actors if actor.tendon_properties]
-    _each(group.engine, list(dict.fromkeys([*of_tendons, *others])), tendons.write)
+    _each(group.engine, list(dict.fromkeys([*of_tendons, *others])), tendons.write_limits)
     if heavier and group.envs[0].attractors:
         attractors.write(group.engine, group.envs[0], np.array(heavier))

@@ -20,7 +20,8 @@ from livegym.utils.errors import UserError
 KINDS = ("drives", "armature", "bodies", "shapes", "tendons")
 """The kinds of properties that are marked as changed and written together.
 
-Drives are properties of DOFs. Where their armature is new, inverse weights follow; "armature" asks for that alone.
+Drives are properties of DOFs. Where what makes drives or tendons implicit is new, inverse weights follow;
+"armature" asks for that alone.
 """
 
 

@@ -2,7 +2,7 @@
 
     restitution = Restitution(model, solref, solimp, threshold=0.2)  # those of shapes that do not bounce
     restitution.set(rows, geoms, values)         # (n, shapes) the combined coefficients
-    restitution.changes(speed)                   # the fields of shapes that bounce now, or no longer
+    restitution.changes(speed)                   # (N, k) of `geoms`: the fields of shapes that bounce now, or no longer
 
 A contact gets the acceleration -b v - k r from its penetration r and velocity v. With b = (1 + e) / h one step turns
 the velocity v of the impact into -e v, as PhysX does it; MuJoCo's contacts do not pull, so it stays so. The stiffness
@@ -10,7 +10,7 @@ k = STIFFNESS / h^2 then lets the shape come out slowly: it adds at most STIFFNE
 
 Two shapes have the mean of their coefficients in PhysX. Here each has its mean with the ground, and of two actors the
 larger counts, as with friction. PhysX lets contacts below `bounce_threshold_velocity` not bounce, or a hand could not
-hold anything; here the shapes of a body that moves slower than that do not.
+hold anything; here the shapes do not that nothing comes near to faster than that (`closing.py`).
 """
 
 from __future__ import annotations
@@ -28,12 +28,11 @@ class Restitution:
     """The coefficients of all shapes, (N, geoms), and which of them bounce now."""
 
     def __init__(self, model: mujoco.MjModel, solref: np.ndarray, solimp: np.ndarray, threshold: float) -> None:
-        """`solref` (N, geoms, 2), `solimp` (N, geoms, 5): the usual ones. A body slower than `threshold`, m/s, does
-        not bounce; it may be changed.
+        """`solref` (N, geoms, 2), `solimp` (N, geoms, 5): the usual ones. What is not faster than `threshold`, m/s,
+        does not bounce; it may be changed.
         """
         self.values = np.zeros(solref.shape[:2])
         self.threshold = threshold
-        self._bodies = model.geom_bodyid
         self._h = float(model.opt.timestep)
         self._usual = solref, solimp
         self._columns = np.zeros(0, int)
@@ -43,6 +42,11 @@ class Restitution:
     def asked_for(self) -> bool:
         """Whether any shape bounces."""
         return bool(self._columns.size)
+
+    @property
+    def geoms(self) -> np.ndarray:
+        """(k,) the shapes that bounce in any environment, or did."""
+        return self._columns
 
     def set(self, rows: np.ndarray, geoms: np.ndarray, values: np.ndarray) -> None:
         """Give shapes `geoms` of environments `rows` coefficients (n, geoms)."""
@@ -57,10 +61,10 @@ class Restitution:
     def changes(self, speed: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Rows, geoms, solref (n, 2) and solimp (n, 5) of shapes that begin or end to bounce.
 
-        `speed` (N, bodies) m/s.
+        `speed` (N, k) m/s, with which something comes near to `geoms`.
         """
         values = self.values[:, self._columns]
-        now = (values > 0) & (speed[:, self._bodies[self._columns]] > self.threshold)
+        now = (values > 0) & (speed > self.threshold)
         rows, places = np.nonzero(now | self._bounces)  # one that still bounces may have another coefficient
         begins = now[rows, places]
         self._bounces = now

@@ -100,13 +100,30 @@ def write_model(actor: Actor, slot: ActorSlot, model: mujoco.MjModel, limits: bo
     model.tendon_margin[slot.tendons] = 0.0
 
 
-def write(engine: Engine, slot: ActorSlot, actors: list[Actor]) -> None:
-    """Write the tendons of an actor of several environments, whose inertia is as it will be."""
+def write_springs(engine: Engine, slot: ActorSlot, actors: list[Actor]) -> np.ndarray:
+    """Write springs and dampers of an actor's tendons in several environments.
+
+    Return the rows of environments whose inertia is another now, as what makes a spring implicit adds to it: inverse
+    weights must follow before `write_limits`.
+    """
     envs = np.array([actor.env.row for actor in actors])
     rows = [actor.tendon_properties for actor in actors]
-    h = float(engine.model.opt.timestep)
-    fields = _passive(h, slot, actors[0], rows)
-    fields |= _limits(h, slot, rows, engine.per_env("tendon_invweight0")[envs, slot.tendons])
+    fields = _passive(float(engine.model.opt.timestep), slot, actors[0], rows)
+    before = engine.per_env("tendon_armature")[envs, slot.tendons]
+    heavier: np.ndarray = envs[(before != fields["armature"].reshape(before.shape)).any(1)]
+    _put(engine, slot, envs, fields)
+    return heavier
+
+
+def write_limits(engine: Engine, slot: ActorSlot, actors: list[Actor]) -> None:
+    """Write the limits of an actor's tendons in several environments, whose inverse weights are as they will be."""
+    envs = np.array([actor.env.row for actor in actors])
+    rows = [actor.tendon_properties for actor in actors]
+    weight = engine.per_env("tendon_invweight0")[envs, slot.tendons]
+    _put(engine, slot, envs, _limits(float(engine.model.opt.timestep), slot, rows, weight))
+
+
+def _put(engine: Engine, slot: ActorSlot, envs: np.ndarray, fields: dict) -> None:
     for name, values in fields.items():
         array = engine.expand(f"tendon_{name}")
         array[envs, slot.tendons] = values.reshape(array[envs, slot.tendons].shape)

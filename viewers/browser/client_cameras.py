@@ -44,6 +44,11 @@ class ClientCamera:
     def __post_init__(self) -> None:
         self._lines = ClientLines(self.client)
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether another update must follow, even if nothing has moved."""
+        return self.gliding or self._lines.waiting
+
     def apply(self, settings: ViewSettings) -> None:
         """Sets the view from the next update on."""
         self.view = settings.view
@@ -63,7 +68,7 @@ class ClientCamera:
             self._contacts.show(frame, env_id, self.scene.offsets[env_id], self.view)
         others = range(self.scene.num_envs) if self.view.show_all else ()
         shown = [env_id, *(other for other in others if other != env_id)]
-        self._lines.show(frame.lines.of(shown), self.scene.offsets[shown])
+        self._lines.show(frame.lines, shown, self.scene.offsets[shown], seconds)
 
     def _middle(self, env_id: int) -> np.ndarray:
         """(3,) m: the point of the scene that must be at the origin."""

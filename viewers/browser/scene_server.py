@@ -154,7 +154,7 @@ class SceneServer:
                 time.sleep(max(0.0, left))
 
     def _update(self, seconds: float) -> bool:
-        """Draws the newest frame; returns True if a camera is still moving."""
+        """Draws the newest frame; returns True if a client has not seen all of it."""
         with self._lock:
             frame, scene = self.slot.frame, self._scene
             if frame is None or scene is None or not self.client_cameras:
@@ -167,4 +167,4 @@ class SceneServer:
             for client_id, client_camera in list(self.client_cameras.items()):
                 if not attempt(f"the view of client {client_id}", partial(client_camera.update, frame, seconds)):
                     del self.client_cameras[client_id]  # a client that cannot be served must not stop the others
-            return any(client_camera.gliding for client_camera in self.client_cameras.values())
+            return any(client_camera.unfinished for client_camera in self.client_cameras.values())
