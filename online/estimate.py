@@ -60,6 +60,7 @@ CONFIDENCE = 0.95
 CLIP = 20.0  # greatest ratio of probabilities
 FEWEST_EFFECTIVE = 30.0
 FEWEST_GROUPS = 10
+ROUNDING = 64 * np.finfo(np.float64).eps  # of a sum of thousands of numbers, relative to its size
 RATIO_OFF = 0.05  # how far from 1 the mean ratio may be, in addition to three standard errors
 
 
@@ -169,7 +170,8 @@ def difference(one: Estimate, other: Estimate) -> Estimate:
     """Estimate `one` minus `other`, two estimates on the same decisions and groups.
 
     They are paired: what chance did to both cancels, so the interval is narrower than that of independent estimates.
-    Raises ValueError if they are of different decisions.
+    What is left of two equal estimates by rounding is 0: it is no gain, and its sign depends on the processor. Raises
+    ValueError if they are of different decisions.
     """
     if (one.samples, one.groups) != (other.samples, other.groups):
         raise ValueError(
@@ -178,7 +180,11 @@ def difference(one: Estimate, other: Estimate) -> Estimate:
         )
     fewest = one if one.effective <= other.effective else other
     unknown = one.unknown or other.unknown
-    mean, influence = one.mean - other.mean, one.influence - other.influence
+    size = max(abs(e.mean) + float(np.abs(e.influence).sum()) for e in (one, other))
+    mean, influence = (
+        np.where(np.abs(left) <= ROUNDING * size, 0.0, left)
+        for left in (one.mean - other.mean, one.influence - other.influence)
+    )
     confidence = min(one.confidence, other.confidence)
     low, high = (-math.inf, math.inf) if unknown else _interval(mean, influence, fewest.effective, confidence)
     return Estimate(

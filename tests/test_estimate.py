@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 
@@ -121,6 +122,18 @@ def test_a_paired_difference_is_narrower():
     gain = difference(other, acting)
     assert gain.mean == pytest.approx(other.mean - acting.mean)
     assert gain.high - gain.low < 0.1 * (other.high - other.low)
+
+
+def test_what_rounding_leaves_of_two_equal_estimates_is_no_gain():
+    """0.1 is not exact in binary, so the orders in which the two sums are taken leave a difference of 1e-17."""
+    rewards = np.random.default_rng(1).normal(0.1, 0.1, 999)
+    one, other = mean_of(rewards), mean_of(rewards)
+    other = dataclasses.replace(other, mean=np.nextafter(other.mean, 1), influence=other.influence * (1 + 2e-16))
+    assert other.mean != one.mean
+    gain = difference(one, other)
+    assert (gain.mean, gain.low, gain.high) == (0.0, 0.0, 0.0)
+    real = difference(mean_of(rewards + 1e-9), one)
+    assert real.low > 0.0
 
 
 def test_a_difference_of_different_decisions_is_refused():
