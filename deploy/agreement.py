@@ -6,7 +6,7 @@
     checked = agreement.judged(steps=1000)              # raises Differs
 
 A graph adds and multiplies in another order than torch, so its numbers differ by rounding, and rounding is as large as
-the numbers that were added, which need not be those that come out: a motor that is told 0.1 N out of 500 N carries the
+the numbers that were added, which need not be those that come out: a motor of 500 N that pushes with 0.1 N carries the
 rounding of an action of which 1 is 500 N. So each column of an output is judged by its own size over everything that
 was compared, and only then:
 
@@ -42,7 +42,7 @@ class Differs(UserError):
 
 @dataclass(frozen=True)
 class Checked:
-    """What was compared, and the largest differences, as fractions of what is allowed."""
+    """The largest differences, as fractions of what is allowed, and how much was compared."""
 
     in_episodes: float
     random: float
@@ -59,7 +59,7 @@ class _Taken(NamedTuple):
 
 
 class Agreement:
-    """What a graph gave beside what was expected, and the judgement."""
+    """The outputs of a graph beside the expected ones, and the judgement."""
 
     def __init__(self) -> None:
         self._taken: list[_Taken] = []

@@ -49,7 +49,8 @@ def _episodes(
     run: Run, controller: Controller, policy: Policy, env: Env, rng: torch.Generator, agreement: Agreement
 ) -> int:
     """Compare in episodes; returns the number of control steps of one environment that were compared."""
-    n, plan, steps = env.num_envs, controller.plan, 0
+    n, plan = env.num_envs, controller.plan
+    steps = 0
     states = _first_states(controller, env, n)
     obs, memory = env.reset(), policy.first_memory()
     _restart(states, controller, env, torch.arange(n))
