@@ -25,13 +25,14 @@ from torch import Tensor
 from livegym import __version__
 from livegym.cfg.older_run import explained_for_run
 from livegym.cfg.session import Session
+from livegym.deploy.agreement import Checked
 from livegym.deploy.controller import ACTIONS, CONTROLS, Controller
 from livegym.deploy.describe import describe, describe_spec
 from livegym.deploy.onnx_file import OPSET, check_installed, metadata_of, open_onnx, to_onnx
 from livegym.deploy.plan import Plan, Wanted, make_plan
 from livegym.deploy.states import complete
 from livegym.deploy.tracing import TaskMethods
-from livegym.deploy.verify import OBSERVATIONS, Checked, verify
+from livegym.deploy.verify import OBSERVATIONS, verify
 from livegym.rl.algorithm import algorithm_of
 from livegym.rl.interface import Origin, PolicyInterface
 from livegym.rl.policy import Policy
@@ -287,14 +288,15 @@ def _lines(
 ) -> list[str]:
     """Lines that say what was checked and written, and what the file takes and gives."""
     plan, level = controller.plan, interface.origin.level
-    steps = f"{checked.steps:,} control steps (largest difference {checked.in_episodes:.1e}) and "
+    steps = (
+        f"{checked.steps:,} control steps (largest difference {100 * checked.in_episodes:.2g} % of what is allowed), "
+    )
     gives = f"{ACTIONS}{f', {CONTROLS}' if plan.controls else ''}"
     takes = ", ".join(name for name in controller.inputs if name not in controller.states)
     states = f"; states: {', '.join(controller.states)}" if controller.states else ""
     given = [state.name for state in interface.states if state.given]
     return [
-        f"checked against the policy: {steps if checked.steps else ''}{OBSERVATIONS:,} random observations "
-        f"({checked.random:.1e})",
+        f"checked against the policy: {steps}{OBSERVATIONS:,} random observations ({_share(checked.random)})",
         f"takes {takes}; gives {gives}{states}",
         *([f"your program sets at the start of an episode: {', '.join(given)}"] if given else []),
         *(
@@ -306,3 +308,7 @@ def _lines(
         *([f"written: {path.with_suffix(MODEL).absolute()} (the model, for MuJoCo on this machine)"] if model else []),
         f"written: {path.absolute()} ({size / 1000:.0f} kB, ONNX opset {OPSET})",
     ]
+
+
+def _share(difference: float) -> str:
+    return f"largest difference {100 * difference:.2g} % of what is allowed"

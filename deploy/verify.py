@@ -1,89 +1,61 @@
 """Check an exported graph against the policy and the environment that it came from, before its file gets its name.
 
-    checked = verify(run_graph, controller, policy, env)       # Raises Differs
+    checked = verify(run_graph, controller, policy, env, seed)       # Raises Differs
 
 First 1,000 control steps of the environment: the torch policy acts, and the graph must give its actions and its
 recurrent memory, and the controls and buffers of the task. Half way, every second environment begins another episode,
 so that starts are met even if a good policy ends none. Then 1,000 random observations, ten standard deviations wide if
 the network has a normaliser, so that its clipping is met too. The reference for their actions is the torch policy; for
 controls and states it is the module that was exported.
+
+`deploy/agreement.py` says what counts as equal.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from livegym.deploy.agreement import Agreement, Checked
 from livegym.deploy.controller import ACTIONS, CONTROLS, COUNT, NEXT, NOISE, OBS, Controller
 from livegym.rl.distribution import RecurrentState
 from livegym.rl.policy import Policy
 from livegym.sim.base import Simulator
 from livegym.tasks.env import Env
 from livegym.tasks.terms import POLICY
-from livegym.utils.errors import UserError
 
 OBSERVATIONS = 1000
-TOLERANCE = 1e-5  # of the largest value of an output, or of 1 if that is smaller
 WIDE = 10.0  # random observations, in standard deviations of what the normaliser has seen
 
 Run = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 """The graph: input -> tensor (n, ...), output -> tensor (n, ...)."""
 
 
-class Differs(UserError):
-    """Raised if a graph does not compute what the policy does."""
-
-
-@dataclass
-class Checked:
-    """The largest difference so far, as a fraction of an output's largest value, or of 1."""
-
-    in_episodes: float = 0.0
-    random: float = 0.0
-    steps: int = 0
-
-    def compare(self, name: str, got: Tensor, expected: Tensor) -> float:
-        """Record a difference. Raises Differs if it is too large, or if a number is NaN or infinite."""
-        if got.shape != expected.shape or got.dtype != expected.dtype:
-            raise Differs(
-                f"the exported file does not agree with the policy: {name} is {got.dtype}{list(got.shape)}, expected "
-                f"{expected.dtype}{list(expected.shape)}. Nothing was written. This is a fault of livegym"
-            )
-        if not len(got):
-            return 0.0
-        gap = (got.double() - expected.double()).abs()
-        most = float(gap.max()) / max(1.0, float(expected.double().abs().max()))
-        if not most <= TOLERANCE:
-            raise Differs(
-                f"the exported file does not agree with the policy: {name} differs by {most:.1e}; allowed: "
-                f"{TOLERANCE:g}. Nothing was written. If the task's control() or observe() reads anything other than "
-                "its buffers and the simulator's fields, export the network alone: exportParts=policy"
-            )
-        return most
-
-
 def verify(run: Run, controller: Controller, policy: Policy, env: Env | None, seed: int) -> Checked:
-    """Check the graph. `env`: environments without noise, as many as `policy` acts in; None checks without them."""
-    checked, rng = Checked(), torch.Generator().manual_seed(seed)
-    if env is not None:
-        _episodes(run, controller, policy, env, rng, checked)
-    _random(run, controller, policy, rng, checked)
-    return checked
+    """Check the graph. `env`: environments without noise, as many as `policy` acts in; None checks without them.
+
+    Raises Differs.
+    """
+    agreement, rng = Agreement(), torch.Generator().manual_seed(seed)
+    steps = 0 if env is None else _episodes(run, controller, policy, env, rng, agreement)
+    _random(run, controller, policy, rng, agreement)
+    return agreement.judged(steps)
 
 
 def _episodes(
-    run: Run, controller: Controller, policy: Policy, env: Env, rng: torch.Generator, checked: Checked
-) -> None:
+    run: Run, controller: Controller, policy: Policy, env: Env, rng: torch.Generator, agreement: Agreement
+) -> int:
+    """Compare in episodes; returns the number of control steps of one environment that were compared."""
     n, plan = env.num_envs, controller.plan
+    steps = 0
     states = _first_states(controller, env, n)
     obs, memory = env.reset(), policy.first_memory()
     _restart(states, controller, env, torch.arange(n))
-    while checked.steps < OBSERVATIONS:
-        if checked.steps <= OBSERVATIONS // 2 < checked.steps + n:
+    while steps < OBSERVATIONS:
+        if steps <= OBSERVATIONS // 2 < steps + n:
             again = torch.arange(0, n, 2)
             obs = env.restart(again, obs)
             memory = _forgotten(memory, again)
@@ -98,17 +70,18 @@ def _episodes(
         reference = {ACTIONS: expected}
         reference |= {f"{NEXT}memory_{i}": value.transpose(0, 1) for i, value in enumerate(out.memory)}
         for name, value in reference.items():
-            checked.in_episodes = max(checked.in_episodes, checked.compare(name, got[name], value))
+            agreement.in_episodes(name, got[name], value)
         after = {NEXT + controller.state_name(name): remembered[name] for name in plan.buffers}
         if plan.controls and env.sim.ctrl.shape[1]:
             after[CONTROLS] = env.sim.ctrl
         for name, value in after.items():
-            checked.in_episodes = max(checked.in_episodes, checked.compare(name, got[name][going], value[going]))
+            agreement.in_episodes(name, got[name][going], value[going])
         ended = (~going).nonzero().squeeze(1)
         memory, obs = _forgotten(out.memory, ended), step.obs
         states = {name: got[NEXT + name].clone() for name in controller.states}
         _restart(states, controller, env, ended)
-        checked.steps += n
+        steps += n
+    return steps
 
 
 @contextlib.contextmanager
@@ -132,7 +105,7 @@ def _forgotten(memory: RecurrentState, ids: Tensor) -> RecurrentState:
     return tuple(state.index_fill(1, ids, 0.0) for state in memory)
 
 
-def _random(run: Run, controller: Controller, policy: Policy, rng: torch.Generator, checked: Checked) -> None:
+def _random(run: Run, controller: Controller, policy: Policy, rng: torch.Generator, agreement: Agreement) -> None:
     """Random inputs and states. The reference for actions and memory is the policy, for the rest the module itself."""
     given = _drawn(controller, rng)
     got = run(given)
@@ -144,7 +117,7 @@ def _random(run: Run, controller: Controller, policy: Policy, rng: torch.Generat
     expected[ACTIONS] = controller.chosen(out, given.get(NOISE))
     expected |= {f"{NEXT}memory_{i}": value.transpose(0, 1) for i, value in enumerate(out.memory)}
     for name, value in expected.items():
-        checked.random = max(checked.random, checked.compare(name, got[name], value))
+        agreement.random(name, got[name], value)
 
 
 def _policys_obs(controller: Controller, given: Mapping[str, Tensor]) -> Tensor:

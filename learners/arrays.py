@@ -39,7 +39,8 @@ class Stepped(NamedTuple):
     terminated: np.ndarray  # (N,) bool
     truncated: np.ndarray  # (N,) bool
     ended: FinishedEpisodes | None  # None if no episode ended
-    final_obs: np.ndarray | None  # (n, width) last observations of the n episodes that ended, in their order
+    ended_ids: np.ndarray | None  # (n,) the environments of the n episodes that ended
+    final_obs: np.ndarray | None  # (n, width) last observations of these episodes, in their order
 
 
 class ArrayEnv:
@@ -64,9 +65,11 @@ class ArrayEnv:
         self._first_curriculum = env.curriculum.state_dict()
         self._action = env.zero_action()
         self._shape, self._single_shape = tuple(self._action.shape), tuple(self._action.shape[1:])
+        self._on_cpu = self._action.device.type == "cpu"
         self._real = self._action.is_floating_point()
+        self._dtype = np.dtype(np.float32 if self._real else np.int64)
         self._reasons = np.array(env.reason_names, object)
-        self._success = env.success_reason
+        self._success = None if env.success_reason is None else env.reason_names.index(env.success_reason)
         self._counts = np.array(env.task.action_spec.choices or ())  # of choices, for each number of an action
 
     @property
@@ -99,7 +102,7 @@ class ArrayEnv:
             self._last = self.env.reset()
         else:
             self._last = self.env.restart(torch.from_numpy(rows).nonzero().squeeze(1), self._last)
-        return copied(self._last[POLICY])
+        return self._seen(self._last[POLICY]).copy()
 
     def step(self, actions: Any, single: bool = False) -> Stepped:
         """Advance by one control step; episodes that end begin again in it.
@@ -112,18 +115,23 @@ class ArrayEnv:
             raise ResetNeeded("step(): the first episodes have not begun. Call reset() first")
         step = self.env.step(self._tensor(actions, single))
         self._last = step.obs
-        final = None
+        ids = final = None
         if step.ended is not None:
-            last = step.final_obs[POLICY]
-            final = last.cpu().numpy().take(step.ended.env_ids.numpy(), 0)  # a copy
+            ids = step.ended.env_ids.numpy()
+            final = self._seen(step.final_obs[POLICY]).take(ids, 0)  # a copy
         return Stepped(
-            copied(step.obs[POLICY]),
-            copied(step.reward),
-            copied(step.terminated),
-            copied(step.truncated),
+            self._seen(step.obs[POLICY]).copy(),
+            self._seen(step.reward).copy(),
+            self._seen(step.terminated).copy(),
+            self._seen(step.truncated).copy(),
             step.ended,
+            ids,
             final,
         )
+
+    def _seen(self, value: Tensor) -> np.ndarray:
+        """A tensor as an array; on a CPU they share their memory."""
+        return value.numpy() if self._on_cpu else value.cpu().numpy()
 
     def _tensor(self, actions: Any, single: bool) -> Tensor:
         shape = self._single_shape if single else self._shape
@@ -132,14 +140,14 @@ class ArrayEnv:
         except (ValueError, TypeError) as error:
             raise UserError(f"the actions are no array ({error}). Allowed: a numpy array of shape {shape}") from error
         real = self._real
-        if given.dtype.kind not in ("fiu" if real else "iu"):
+        if given.dtype != self._dtype and given.dtype.kind not in ("fiu" if real else "iu"):
             raise UserError(
                 f"the actions have dtype {given.dtype}. Allowed: {'real numbers' if real else 'whole numbers'}, for "
                 f"example {'numpy.float32' if real else 'numpy.int64'}"
             )
         if given.shape != shape:
             raise UserError(f"the actions have shape {given.shape}. Allowed: {shape}")
-        values: np.ndarray[Any, np.dtype[Any]] = given.astype(np.float32 if real else np.int64)
+        values: np.ndarray[Any, np.dtype[Any]] = given.astype(self._dtype)
         if real and math.isfinite(np.vdot(values, values)):  # cheaper than a look at each; it may only overflow
             return self._as_tensor(values, single)
         good = np.isfinite(values) if real else (values >= 0) & (values < self._counts)
@@ -153,26 +161,26 @@ class ArrayEnv:
 
     def _as_tensor(self, values: np.ndarray, single: bool) -> Tensor:
         tensor = torch.from_numpy(values)
-        return (tensor[None] if single else tensor).to(self._action.device)
+        tensor = tensor[None] if single else tensor
+        return tensor if self._on_cpu else tensor.to(self._action.device)
 
     def final_info(self, ended: FinishedEpisodes, rows: np.ndarray) -> dict[str, Any]:
         """Facts about the episodes that ended, as arrays (N,) with values in `rows`: reason, return, length, success.
 
         `success` is missing in a task that does not say what success is.
         """
-        n = self.num_envs
-        reasons = self._reasons[ended.reasons.numpy()]
+        n, indices = self.num_envs, ended.reasons.numpy()
         facts: dict[str, np.ndarray] = {
             "reason": np.empty(n, object),  # full of None
             "return": np.zeros(n),
             "length": np.zeros(n, np.int64),
         }
-        facts["reason"][rows] = reasons
+        facts["reason"][rows] = self._reasons[indices]
         facts["return"][rows] = ended.returns.numpy()
         facts["length"][rows] = ended.lengths.numpy()
         if self._success is not None:
             success = np.zeros(n, bool)
-            success[rows] = reasons == self._success
+            success[rows] = indices == self._success
             facts["success"] = success
         return facts
 
@@ -209,11 +217,6 @@ class ArrayEnv:
     def _refuse_closed(self, what: str) -> None:
         if self._closed:
             raise ClosedEnvironmentError(f"{what}(): the environment is closed. Make another one")
-
-
-def copied(value: Tensor) -> np.ndarray:
-    """A copy as a numpy array."""
-    return value.cpu().numpy().copy()
 
 
 def checked_seed(seed: Any) -> int | None:

@@ -144,9 +144,9 @@ class LivegymVectorEnv(VectorEnv):
 
     def _infos(self, step: Stepped) -> dict[str, Any]:
         """The last observations and the facts of the episodes that ended, in Gymnasium's form."""
-        if step.ended is None or step.final_obs is None:
+        ids = step.ended_ids
+        if step.ended is None or ids is None or step.final_obs is None:
             return {}
-        ids = step.ended.env_ids.numpy()
         final_obs = np.empty(self.num_envs, object)  # full of None
         for env_id, obs in zip(ids.tolist(), step.final_obs, strict=True):
             final_obs[env_id] = obs
@@ -219,8 +219,8 @@ class LivegymEnv(gymnasium.Env):
         step = self._arrays.step(action, single=True)
         info: dict[str, Any] = {}
         obs = step.obs[0]
-        if step.ended is not None and step.final_obs is not None:
-            facts = self._arrays.final_info(step.ended, step.ended.env_ids.numpy())
+        if step.ended is not None and step.ended_ids is not None and step.final_obs is not None:
+            facts = self._arrays.final_info(step.ended, step.ended_ids)
             info = {name: values.tolist()[0] for name, values in facts.items()}
             obs, self._next = step.final_obs[0], step.obs[0]
         return obs, float(step.reward[0]), bool(step.terminated[0]), bool(step.truncated[0]), info

@@ -31,7 +31,7 @@ from tests.robot_files import write_cad, write_crawler, write_table
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "docs" / "your-robot.md").read_text()
 COMMANDS = [line.split("  #")[0].strip() for line in TEXT.split("```text\n")[1].split("```")[0].splitlines()]
-SHARE_THAT_STANDS = 0.5
+SHARE_THAT_STANDS = 0.8
 
 
 def followed(folder: Path, file: str) -> Path:
