@@ -68,10 +68,7 @@ def _run(cfg: DictConfig, stop: StopFlag) -> int:
         from livegym.play.testing import run_test
         from livegym.viewers.opening import open_audience
 
-        status = run_test(session, stop, open_audience(config, config.numEnvs))
-        if stop.requested and jobs.in_sweep():
-            raise KeyboardInterrupt  # a test returns 0 on Ctrl+C, but the sweep must not continue
-        return status
+        return jobs.status_in_sweep(run_test(session, stop, open_audience(config, config.numEnvs)), stop)
     if config.mode in ("runs", "report"):
         from livegym.compare import overview, report
 

@@ -37,7 +37,7 @@ from livegym.utils.errors import UserError
 from livegym.utils.log import label_lines
 from livegym.utils.pipes import say
 from livegym.utils.search_path import forget_checkout
-from livegym.utils.signals import NOTICES
+from livegym.utils.signals import NOTICES, StopFlag
 
 Job = Callable[[DictConfig], "int | None"]
 
@@ -235,6 +235,16 @@ def explicit_overrides() -> list[str]:
 def in_sweep() -> bool:
     """Whether the running job is part of a sweep."""
     return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
+
+
+def status_in_sweep(status: int, stop: StopFlag) -> int:
+    """Return the exit status of a test. Raises KeyboardInterrupt if it was stopped in a sweep, which must not continue.
+
+    A test itself returns 0 on Ctrl+C.
+    """
+    if stop.requested and in_sweep():
+        raise KeyboardInterrupt
+    return status
 
 
 def is_explicit(key: str) -> bool:

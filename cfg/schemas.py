@@ -83,11 +83,12 @@ def _task_node(task: str, cls: type) -> DictConfig:
 
 def settings_node_of(algorithm: str) -> DictConfig:
     """The schema of `train.*` of an algorithm. Raises UserError if it cannot be loaded."""
-    return copy.deepcopy(_settings_node(algorithm, settings_class(algorithm)))
+    settings: type[Any] = settings_class(algorithm)
+    return copy.deepcopy(_settings_node(algorithm, settings))
 
 
 @functools.cache
-def _settings_node(algorithm: str, settings: type) -> DictConfig:
+def _settings_node(algorithm: str, settings: type[Any]) -> DictConfig:
     member = ("algorithm", str, dataclasses.field(default=algorithm))
     made: DictConfig = OmegaConf.structured(dataclasses.make_dataclass(settings.__name__, [member], bases=(settings,)))
     return made

@@ -11,7 +11,7 @@ A terminal sends Ctrl+C to every process of the command, `kill` sends a signal t
 of their own: a worker of joblib that dies takes the others with it, and submitit's local controller kills its job one
 second after a Ctrl+C. So these signals are blocked in the command and, because that is inherited, in every process that
 a launcher starts, until a job has a `StopFlag`. The command waits for them, notes the first one in the sweep's
-directory, and goes on waiting for its jobs. Each job looks at that note: it saves and stops, or does not begin at all.
+directory, and still waits for its jobs. Each job looks at that note: it saves and stops, or does not begin at all.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from livegym.utils.signals import ENDING, NOTICES, StopFlag, hold_back, let_thro
 
 LOOK = 0.5  # s between two looks at the note and at the command
 LOST = signal.SIGHUP
-"""What a job is told if its command was killed."""
+"""The line that a job logs if its command was killed."""
 
 
 class PassOn:
@@ -106,7 +106,7 @@ def _do_nothing(signum: int, frame: FrameType | None) -> None:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a job in another process looks at while it runs."""
+    """The note that a job in another process reads while it runs."""
 
     directory: Path
     command: int | None  # process id of the command, if the job is to stop when that ends
@@ -163,6 +163,6 @@ def _alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # the number is that of somebody else's process by now
+    except PermissionError:  # the number is that of another user's process by now
         return False
     return True

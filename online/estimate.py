@@ -181,10 +181,8 @@ def difference(one: Estimate, other: Estimate) -> Estimate:
     fewest = one if one.effective <= other.effective else other
     unknown = one.unknown or other.unknown
     size = max(abs(e.mean) + float(np.abs(e.influence).sum()) for e in (one, other))
-    mean, influence = (
-        np.where(np.abs(left) <= ROUNDING * size, 0.0, left)
-        for left in (one.mean - other.mean, one.influence - other.influence)
-    )
+    mean = float(_rounded(one.mean - other.mean, size))
+    influence = _rounded(one.influence - other.influence, size)
     confidence = min(one.confidence, other.confidence)
     low, high = (-math.inf, math.inf) if unknown else _interval(mean, influence, fewest.effective, confidence)
     return Estimate(
@@ -192,6 +190,11 @@ def difference(one: Estimate, other: Estimate) -> Estimate:
         clipped=max(one.clipped, other.clipped), mean_ratio=fewest.mean_ratio, unknown=unknown,
         confidence=confidence, influence=influence,
     )  # fmt: skip
+
+
+def _rounded(left: float | np.ndarray, size: float) -> np.ndarray:
+    """Return `left`, with 0 for what rounding leaves of numbers as large as `size`."""
+    return np.where(np.abs(left) <= ROUNDING * size, 0.0, left)
 
 
 def blocks(streams: np.ndarray, length: int) -> np.ndarray:

@@ -25,7 +25,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Ctrl+C, `kill`, and the loss of a terminal or an ssh session (unless nohup ignores that)."""
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 NOTICES = (signal.SIGUSR1, signal.SIGUSR2) if hasattr(signal, "SIGUSR1") else ()
-"""What a scheduler sends a while before it ends a job: SLURM's `--signal=USR1@120`, submitit's SIGUSR2."""
+"""The signals that a scheduler sends a while before it ends a job: SLURM's `--signal=USR1@120`, submitit's SIGUSR2."""
 TICK = 0.05  # s until a wait notices a signal, at most
 
 

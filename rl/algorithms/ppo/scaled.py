@@ -32,7 +32,7 @@ class Scale(torch.nn.Module):
         return x * self.factor
 
 
-class ScaledBuilder(A2CBuilder):  # type: ignore[misc]
+class ScaledBuilder(A2CBuilder):
     """Builds an actor and critic whose mean is scaled by `mean_scale` of its parameters."""
 
     def build(self, name: str, **kwargs: Any) -> torch.nn.Module:
