@@ -76,7 +76,7 @@ class MultiDiscrete:
 
 
 NO_WINNER = -1
-"""What `Task.winner` has for an environment in which no seat has won, yet or at all."""
+"""The value of `Task.winner` for an environment in which no seat has won, yet or at all."""
 
 ActionSpec = Union[Box, Discrete, MultiDiscrete]
 
