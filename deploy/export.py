@@ -48,6 +48,7 @@ from livegym.sim.rounding import possible
 from livegym.tasks import TASKS
 from livegym.tasks.build import make_env
 from livegym.tasks.env import Env
+from livegym.tasks.matches import check_match
 from livegym.utils.errors import UserError
 from livegym.utils.files import commit_new, discard, stage_bytes
 from livegym.utils.seeding import seed_everything
@@ -169,6 +170,7 @@ def _unwritable(path: Path, error: OSError) -> UserError:
 def _environments(session: Session, source: Source) -> Iterator[Env | None]:
     """The environments in which the graph is checked, without noise and delays; None if livegym cannot step them."""
     config = source.config
+    check_match(config.task.name, "export")
     task = TASKS[config.task.name]
     if task.own_env or task.only_clients:
         yield None

@@ -25,6 +25,7 @@ from livegym.projects import registry
 from livegym.schema.settled import SettledConfig, settled
 from livegym.tasks import build
 from livegym.tasks.env import Env
+from livegym.tasks.matches import check_match
 from livegym.utils.errors import UserError, did_you_mean
 from livegym.utils.seeding import draw_seed
 
@@ -99,6 +100,7 @@ def make(
     cfg.numEnvs = num_envs_of(cfg)
     validate(cfg, algorithm=False)
     config = settled(to_typed(cfg))
+    check_match(config.task.name, "learners")
     return Made(build.make_env(config.task, config.sim, config.physics, config.numEnvs, config.seed), config, typed)
 
 

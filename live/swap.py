@@ -68,7 +68,10 @@ class PolicyStep(NamedTuple):
 
 
 class LivePolicy:
-    """A policy that acts in N environments, and whose weights can be exchanged meanwhile."""
+    """A policy that acts in N environments, and whose weights can be exchanged meanwhile.
+
+    In a match, it takes every seat: then an environment, here, is a row of the world (`Env.num_rows`).
+    """
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ from livegym.cfg.compose import compose
 from livegym.cfg.typed import to_typed
 from livegym.projects import registry
 from livegym.tasks import TASKS
-from livegym.tasks.base import Box, Discrete
+from livegym.tasks.base import NO_WINNER, Box, Discrete
 from livegym.tasks.build import make_env
 from livegym.tasks.env import Env
 from livegym.tasks.stream_task import StreamTask
@@ -48,12 +48,12 @@ def environments(task: str, num_envs: int = 4, seed: int = 0, **changes: Any) ->
 
 
 def random_action(env: Env, rng: torch.Generator) -> Tensor:
-    """Uniform actions of all environments, (N, size), (N,) or (N, choices) by the action spec."""
+    """Uniform actions of all rows, (R, size), (R,) or (R, choices) by the action spec."""
     zero, spec = env.zero_action(), env.task.action_spec
     if isinstance(spec, Box):
         return 2 * torch.rand(zero.shape, generator=rng) - 1
     sizes = [spec.n] if isinstance(spec, Discrete) else spec.nvec
-    return torch.stack([torch.randint(size, (env.num_envs,), generator=rng) for size in sizes], 1).view(zero.shape)
+    return torch.stack([torch.randint(size, (env.num_rows,), generator=rng) for size in sizes], 1).view(zero.shape)
 
 
 def rollout(env: Env, steps: int) -> list[Tensor]:
@@ -120,9 +120,9 @@ def a_subset_continues_alone_as_among_others(task: str) -> None:
     picked = torch.tensor([0, 2])
     scratch = environments(task, num_envs=2, seed=5, noise={})
     scratch.load_state_dict(env.state_dict(picked))
-    action = random_action(env, torch.Generator().manual_seed(1))
+    action, rows = random_action(env, torch.Generator().manual_seed(1)), env.rows_of(picked)
     # compare the observations before the reset: the generators have drawn different amounts, so resets differ
-    alone, among = scratch.step(action[picked]).final_obs["policy"], env.step(action).final_obs["policy"][picked]
+    alone, among = scratch.step(action[rows]).final_obs["policy"], env.step(action).final_obs["policy"][rows]
     _hold(torch.equal(alone, among), f"{task}: an environment's step depends on the other environments")
 
 
@@ -139,6 +139,24 @@ def it_keeps_to_its_side(task: str) -> None:
     _hold(named, f"{task}: success_reason={cls.success_reason} is not among its terminations {', '.join(reasons)}")
 
 
+def exactly_one_outcome_for_each_seat(task: str) -> None:
+    """In a match, winners are seats, and come with the ends of episodes only. A task with one seat has no winners."""
+    env, rng = environments(task), torch.Generator().manual_seed(3)
+    env.reset()
+    for _ in range(min(env.max_length, 300)):
+        ended = env.step(random_action(env, rng)).ended
+        if ended is None:
+            continue
+        if env.seats == 1:
+            _hold(ended.winners is None, f"{task}: has one seat, but winners")
+            continue
+        seats = {NO_WINNER, *range(env.seats)}
+        won = set() if ended.winners is None else set(ended.winners.tolist())
+        _hold(bool(won) and won <= seats, f"{task}: winners {won} are not seats. Allowed: {sorted(seats)}")
+    names = env.task.seat_names
+    _hold(env.seats == 1 or len(names) == env.seats, f"{task}: {env.seats} seats have the names {', '.join(names)}")
+
+
 CHECKS: tuple[Callable[[str], None], ...] = (
     values_are_finite_float32,
     equal_seeds_give_equal_rollouts,
@@ -146,6 +164,7 @@ CHECKS: tuple[Callable[[str], None], ...] = (
     a_resumed_state_continues_bit_for_bit,
     a_subset_continues_alone_as_among_others,
     it_keeps_to_its_side,
+    exactly_one_outcome_for_each_seat,
 )
 """All checks, each a function of a task's name."""
 

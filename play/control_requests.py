@@ -25,6 +25,7 @@ import torch
 from livegym.live.swap import LivePolicy
 from livegym.play.controls import SPEEDS, ControlRequest, Controls
 from livegym.play.play import Player
+from livegym.tasks.matches import check_match
 from livegym.utils.errors import UserError, not_one_of
 from livegym.weights.candidate import Label
 
@@ -168,6 +169,7 @@ class Compare:
 
     def carry_out(self, controls: Controls, player: Player) -> None:
         """See `ControlRequest`."""
+        check_match(player.env.config.name, "compare")
         if player.env.num_envs < 2:
             raise UserError("a comparison of two versions needs two environments. Start with numEnvs=2 or more.")
         if _recalled(self, (self.first, self.second), controls, player):

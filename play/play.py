@@ -36,19 +36,19 @@ RESTING = 0.05  # s between two polls for the next version
 
 
 class Actor(Protocol):
-    """The interface of an object that chooses actions."""
+    """The interface of an object that chooses actions, one for each of R rows (`Env.num_rows`)."""
 
     def adopt(self) -> SwapEvent | None:
         """Adopt a newer version if one is ready."""
 
     def take_changes(self) -> list[tuple[list[int], Label]]:
-        """Changes since the last call: (environments, version that acts in them from the next step on)."""
+        """Changes since the last call: (rows, version that acts in them from the next step on)."""
 
     def act(self, obs: Tensor) -> Tensor:
-        """obs (N, width) -> actions."""
+        """obs (R, width) -> actions."""
 
-    def forget(self, env_ids: Tensor) -> None:
-        """New episodes begin in environments (n,)."""
+    def forget(self, rows: Tensor) -> None:
+        """New episodes begin in rows (n,)."""
 
 
 class Listener:
@@ -124,7 +124,7 @@ class ScriptedActor:
         sizes = self._spec.n if isinstance(self._spec, Discrete) else torch.tensor(self._spec.nvec, device=device)
         return (uniform * sizes).long()
 
-    def forget(self, env_ids: Tensor) -> None:
+    def forget(self, rows: Tensor) -> None:
         """Do nothing: a scripted actor has no state."""
 
 
@@ -248,13 +248,14 @@ class Player:
         self._control.after_step(self.env.sim.control_dt)
 
     def _begun(self, env_ids: Tensor) -> None:
-        self.actor.forget(env_ids)
+        self.actor.forget(self.env.rows_of(env_ids))
         self._meddled.difference_update(env_ids.tolist())
         self._control.forget(env_ids.tolist())
         self._tell_changes()
 
     def _tell_changes(self) -> None:
-        for env_ids, label in self.actor.take_changes():
+        for rows, label in self.actor.take_changes():
+            env_ids = sorted({row // self.env.seats for row in rows})
             for listener in self._listeners:
                 listener.on_change(env_ids, label, self)
 

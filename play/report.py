@@ -12,7 +12,7 @@ from rich.table import Table
 from livegym.live.swap import LivePolicy
 from livegym.play.curves import TestCurves
 from livegym.play.play import Listener, Player
-from livegym.play.results import Results, VersionTrace
+from livegym.play.results import DRAW, Results, VersionTrace
 from livegym.play.results_file import ResultsFile
 from livegym.play.status_log import StatusLog, at_level
 from livegym.tasks.env import Env, Step
@@ -44,7 +44,7 @@ class Reporter:
 
         It must be attached to the control loop of `env`.
         """
-        self.results.begin(env.reason_names, env.success_reason)
+        self.results.begin(env.reason_names, env.success_reason, env.task.seat_names if env.seats > 1 else ())
         self.results.level = env.level
         if live is not None:
             self.results.note_level(live.label, live.acting.level)
@@ -136,6 +136,8 @@ class Reporter:
             rows["curriculum level"] = " to ".join(f"{level:.2f}" for level in sorted(set(results.levels_played)))
         if results.success_rate is not None:
             rows["success rate"] = f"{100 * results.success_rate:.1f} %"
+        for winner, won in results.winners.most_common():
+            rows["drawn" if winner == DRAW else f"won by {winner}"] = str(won)
         for reason, ended in results.reasons.most_common():
             rows[f"ended by {reason}"] = str(ended)
         if results.swaps:

@@ -3,7 +3,8 @@
 An episode counts for the version that acted in more of its control steps than any other; `versions` names all versions
 that acted. The lists contain the last 10,000 episodes and swaps. `by_version` has up to 1,000 versions; in a longer
 test, older ones are thinned out. Counts, means and standard errors cover all episodes. An episode's `level` is that of
-the curriculum when it began (1: the full task); a version's `level` is the one at which it was trained.
+the curriculum when it began (1: the full task); in a match, its `winner` is a seat or `draw`. A version's `level` is
+the one at which it was trained.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import copy
 from collections import Counter, deque
 from typing import Any
 
+from livegym.tasks.base import NO_WINNER
 from livegym.tasks.stats import FinishedEpisodes
 from livegym.utils.moments import Moments
 from livegym.utils.thinning import least_missed
@@ -21,6 +23,7 @@ EPISODES_KEPT = 10_000
 SWAPS_KEPT = 10_000
 VERSIONS_KEPT = 1_000
 REFUSALS_KEPT = 20
+DRAW = "draw"  # among the winners: an episode of a match that no seat has won
 
 
 class VersionTrace:
@@ -58,6 +61,8 @@ class Results:
         self.header = header
         self.reason_names: tuple[str, ...] = ()
         self.success_reason: str | None = None
+        self.seat_names: tuple[str, ...] = ()  # empty: not a match
+        self.winners: Counter[str] = Counter()  # seat's name or DRAW -> episodes of a match
         self.episodes: deque[dict[str, Any]] = deque(maxlen=EPISODES_KEPT)
         self.swaps: deque[SwapEvent] = deque(maxlen=SWAPS_KEPT)
         self.adopted = self.refused = 0  # numbers of all swaps
@@ -73,9 +78,12 @@ class Results:
         self.levels_played: tuple[float, float] | None = None  # lowest and highest level of the counted episodes
         self.played_by: dict[int, Label] = {}  # environment -> main version of its last episode
 
-    def begin(self, reason_names: tuple[str, ...], success_reason: str | None) -> None:
-        """Set the names of the reasons for which episodes end from now on."""
+    def begin(
+        self, reason_names: tuple[str, ...], success_reason: str | None, seat_names: tuple[str, ...] = ()
+    ) -> None:
+        """Set the names of the reasons for which episodes end from now on, and of a match's seats."""
         self.reason_names, self.success_reason = reason_names, success_reason
+        self.seat_names = seat_names
 
     def note(self, event: SwapEvent) -> None:
         """Record that a version was adopted or refused."""
@@ -102,7 +110,16 @@ class Results:
         value, length = float(finished.returns[index]), int(finished.lengths[index])
         reason = self.reason_names[int(finished.reasons[index])]
         env_id, level = int(finished.env_ids[index]), float(finished.levels[index])
-        episode = {"return": value, "length": length, "reason": reason, "env": env_id, "versions": versions}
+        episode: dict[str, Any] = {
+            "return": value,
+            "length": length,
+            "reason": reason,
+            "env": env_id,
+            "versions": versions,
+        }
+        if finished.winners is not None:
+            episode["winner"] = self._winner(int(finished.winners[index]))
+            self.winners[episode["winner"]] += 1
         self.episodes.append(episode | {"level": level})
         lowest, highest = self.levels_played or (level, level)
         self.levels_played = (min(lowest, level), max(highest, level))
@@ -119,6 +136,9 @@ class Results:
                 del self.by_version[dropped], self._order[dropped]
         self.by_version[version].add(value)
 
+    def _winner(self, seat: int) -> str:
+        return DRAW if seat == NO_WINNER else self.seat_names[seat]
+
     @property
     def changes(self) -> int:
         """Number of episodes and swaps so far: a larger one says that something has changed."""
@@ -130,6 +150,7 @@ class Results:
         other.episodes, other.swaps = self.episodes.copy(), self.swaps.copy()  # their items never change
         other.returns, other.lengths = copy.copy(self.returns), copy.copy(self.lengths)
         other.reasons, other.levels = self.reasons.copy(), self.levels.copy()
+        other.winners = self.winners.copy()
         other.by_version = {version: copy.copy(moments) for version, moments in self.by_version.items()}
         return other
 
@@ -151,6 +172,7 @@ class Results:
             "length_mean": self.lengths.mean if played else None,
             "success_rate": self.success_rate,
             "reasons": dict(self.reasons),
+            **({"winners": {name: self.winners[name] for name in (*self.seat_names, DRAW)}} if self.seat_names else {}),
             "by_version": {
                 str(version): {
                     "episodes": m.count,

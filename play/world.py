@@ -20,6 +20,7 @@ from livegym.schema.settled import SettledConfig
 from livegym.sim.base import APPLIED
 from livegym.tasks.build import make_env
 from livegym.tasks.env import Env
+from livegym.tasks.matches import check_match
 from livegym.utils.errors import UserError
 from livegym.weights.candidate import Candidate, SwapEvent
 
@@ -75,6 +76,9 @@ def build_world(
     `config`: the test's configuration, which includes the values from the policy's run; `first_run`: see `LivePolicy`.
     Raises UserError if the policy does not fit.
     """
+    for name in ("poolEnvs", "swapGuard"):
+        if getattr(config, name):
+            check_match(config.task.name, name)
     fields = (APPLIED,) if config.viewer or config.watch else ()  # viewers may push bodies
     shown = config.viewer or config.watch or config.videoRecord
     env = make_env(config.task, config.sim, config.physics, config.numEnvs, config.seed, fields, shown)
@@ -97,7 +101,7 @@ def _world_in(
     _set_level(env, first if asked.level is None else replace(first, level=asked.level), follows_level)
 
     def make_policy() -> Policy:
-        return Policy(spec, config.train, env.num_envs, config.device)
+        return Policy(spec, config.train, env.num_rows, config.device)
 
     rule = SwapRule(
         how=config.swap,

@@ -2,8 +2,10 @@
 
 The tags are those that Isaac Gym users know (`rewards/step`, `info/epochs`, ...). In addition there are the reward
 terms (`reward_terms/<name>`, `reward_terms_episode/<name>`), termination reasons (`ends/<name>`), a task's own metrics
-of its episodes (`episodes/<name>`), and the algorithm's own curves (`Iteration.losses`). Each is exact over all steps
-or episodes since the last point. The step axis is frames.
+of its episodes (`episodes/<name>`), and the algorithm's own curves (`Iteration.losses`). A match has its share of draws
+(`match/draw_rate`) and the first seat's share of the other episodes (`match/seat_bias`): 0.5 in a fair match, because
+the same policy takes both seats. Each is exact over all steps or episodes since the last point. The step axis is
+frames, which are rows: one for each seat.
 """
 
 from __future__ import annotations
@@ -35,6 +37,11 @@ def scalars(it: Iteration) -> dict[str, float]:
         values.update({f"ends/{name}": n / report.episodes for name, n in report.reason_counts.items()})
         if report.success_reason is not None:
             values["success/step"] = report.reason_counts[report.success_reason] / report.episodes
+        if report.wins:
+            decided = sum(report.wins)
+            values["match/draw_rate"] = 1 - decided / report.episodes
+            if decided:
+                values["match/seat_bias"] = report.wins[0] / decided
     values.update({f"episodes/{name}": mean for name, mean in report.metric_mean.items()})
     if report.level is not None:
         values["curriculum/level"] = report.level

@@ -64,6 +64,7 @@ from livegym.serve.streams import check_external, describe, features_of, page_of
 from livegym.serve.watchdog import Watchdog
 from livegym.tasks.build import make_env
 from livegym.tasks.env import Env
+from livegym.tasks.matches import check_match
 from livegym.tasks.stream_task import StreamTask
 from livegym.utils.errors import UserError
 from livegym.utils.files import atomic_write_text, strict_json
@@ -173,6 +174,7 @@ def play_speed(config: SettledConfig) -> float:
 def _check(config: SettledConfig, env: Env) -> None:
     """Raises UserError for settings and algorithms that continuous training does not support."""
     algorithm_of(config.train).actor_critic(spec_of(env), config.train)
+    check_match(config.task.name, "continuous")
     if config.swap == "reset":
         raise UserError(
             "swap=reset: a live stream may have no episodes, and would then keep the old weights forever. "

@@ -21,6 +21,7 @@ from torch import Tensor
 from livegym.sim.base import Simulator
 from livegym.tasks.env_state import put_rows, rows_of
 from livegym.tasks.skin import Part
+from livegym.utils.errors import UserError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,28 @@ class MultiDiscrete:
         return self.nvec
 
 
+NO_WINNER = -1
+"""The value of `Task.winner` for an environment in which no seat has won, yet or at all."""
+
 ActionSpec = Union[Box, Discrete, MultiDiscrete]
+
+
+def zero_action(spec: ActionSpec, rows: int, device: torch.device) -> Tensor:
+    """The action that does nothing: (rows, size) float32, or (rows,) / (rows, k) int64."""
+    if isinstance(spec, Box):
+        return torch.zeros(rows, spec.size, device=device)
+    shape = (rows,) if isinstance(spec, Discrete) else (rows, len(spec.nvec))
+    return torch.zeros(shape, dtype=torch.int64, device=device)
+
+
+def check_success_reason(task: Task, reasons: Mapping[str, bool]) -> None:
+    """Raises UserError if the reason that means success is not one of the task's, which `reasons` are."""
+    name = task.success_reason
+    if name is not None and name not in reasons:
+        raise UserError(
+            f"success_reason={name!r} of {type(task).__name__} is not one of its termination reasons. "
+            f"Allowed: {', '.join(reasons) or 'none'}.{did_you_mean(name, list(reasons))}"
+        )
 
 
 MEANING = re.compile(r"^ *(\w+): (.+)$", re.MULTILINE)
@@ -88,6 +110,8 @@ def meanings_in(*described: Callable[..., Any]) -> dict[str, str]:
 class Task(ABC):
     """A task to learn, as a few short methods over (N, ...) float32 tensors.
 
+    Observations, actions and rewards have R = N x `seats` rows, an environment's together; R = N with one seat.
+
     `state` is the simulator: its fields are the typed view of the world. For what it must remember between steps (a
     cooldown, the last position), a task allocates a `buffer()`, so that snapshots and resumed runs contain it.
     """
@@ -95,6 +119,8 @@ class Task(ABC):
     Params: ClassVar[type]  # a frozen dataclass with units, the type of `params` in the yaml
     own_dynamics: ClassVar[bool] = False  # True: no model and no bodies (sim=none), `update` advances the world
     own_env: ClassVar[bool] = False  # True: foreign code steps it, and `make_env` makes its environments
+    seats: ClassVar[int] = 1  # 2 for a match: how many policies act in one environment (docs/matches.md)
+    seat_names: ClassVar[tuple[str, ...]] = ("red", "blue")  # of a match
     only_clients: ClassVar[bool] = False  # True: it cannot be simulated here, because clients run its environment
     success_reason: ClassVar[str | None] = None  # the termination reason that means success, if there is one
     bound_params: ClassVar[tuple[str, ...]] = ()  # parameters that only `bind` reads: a curriculum cannot change them
@@ -186,7 +212,7 @@ class Task(ABC):
 
     @abstractmethod
     def control(self, action: Tensor) -> Tensor:
-        """Actions, clipped, (N, size) or (N,) -> actuator controls (N, nu). Called before the physics."""
+        """Actions, clipped, (R, size) or (R,) -> actuator controls (N, nu). Called before the physics."""
 
     def update(self, state: Simulator) -> None:  # noqa: B027 - most tasks remember nothing between steps
         """Update what the task remembers (a stage, a timer) after the physics, before reward and termination are read.
@@ -196,11 +222,11 @@ class Task(ABC):
 
     @abstractmethod
     def observe(self, state: Simulator) -> dict[str, Tensor]:
-        """Named observation blocks, each (N, width)."""
+        """Named observation blocks, each (R, width)."""
 
     @abstractmethod
     def reward(self, state: Simulator, action: Tensor) -> dict[str, Tensor]:
-        """Named, unweighted reward terms, each (N,)."""
+        """Named, unweighted reward terms, each (R,)."""
 
     def episode_metrics(self, state: Simulator) -> dict[str, Tensor]:
         """Named numbers (N,) about the episodes so far; those of finished episodes are averaged and logged."""
@@ -209,6 +235,10 @@ class Task(ABC):
     @abstractmethod
     def terminate(self, state: Simulator) -> dict[str, Tensor]:
         """Named reasons to end the episode, each (N,) bool. The time limit is not one of them."""
+
+    def winner(self, state: Simulator) -> Tensor:
+        """(N,) int64: the seat that has won, or NO_WINNER. Only a match has winners; read when an episode ends."""
+        raise NotImplementedError
 
     def at_risk(self, state: Simulator) -> Tensor:
         """(N,) bool: whether an episode may soon fail, whatever the action is; by default always.

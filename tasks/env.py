@@ -23,7 +23,6 @@ again before anything uses it. Such values are never replaced silently.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -32,35 +31,29 @@ from torch import Tensor
 
 from livegym.schema import TaskConfig
 from livegym.sim.base import Simulator, Snapshot
-from livegym.tasks.base import Box, Discrete, Task
+from livegym.tasks.base import NO_WINNER, Box, Task, check_success_reason, zero_action
 from livegym.tasks.curriculum import Curriculum
-from livegym.tasks.env_state import check_fits, model_digest
+from livegym.tasks.env_state import check_fits, ids_for, model_digest
 from livegym.tasks.observations import Observations
 from livegym.tasks.randomization import Randomizer
+from livegym.tasks.rows import by_env, by_row, rows_of_envs
 from livegym.tasks.stability import REDRAWS, StabilityWatch, StateLog
 from livegym.tasks.stats import EpisodeStats, EpisodeSummary, FinishedEpisodes
+from livegym.tasks.step import Step
 from livegym.tasks.terms import ObservationLayout, RewardTerms, TerminationReasons, check_like, check_shape
-from livegym.utils.errors import UserError, did_you_mean
+from livegym.utils.errors import UserError
 
 EPISODE_TIME = "episode_time"
 """A block that every task's yaml may name: the fraction of the time limit that has passed, 0 to 1."""
 
 
-@dataclass(frozen=True)
-class Step:
-    """The result of one step; every tensor has a leading environment axis."""
-
-    obs: dict[str, Tensor]  # group -> (N, width), for the next action
-    reward: Tensor  # (N,) float32
-    terminated: Tensor  # (N,) bool: success or failure
-    truncated: Tensor  # (N,) bool: the time limit, if nothing else ended the episode
-    final_obs: dict[str, Tensor]  # group -> (N, width), before the reset; equals obs if the episode continues
-    ended: FinishedEpisodes | None  # None if no episode ended
-    terms: Tensor  # (N, T) weighted reward terms, as in Env.terms.names
-
-
 class Env:
-    """N environments of one task. All random draws come from its own generator."""
+    """N environments of one task. All random draws come from its own generator.
+
+    In an environment there are `task.seats` seats, and what a policy sees, does and gets has one row for each:
+    R = N x seats, row = environment x seats + seat. Physics, resets and ends of episodes are by environment. With one
+    seat, rows are environments.
+    """
 
     def __init__(self, task: Task, sim: Simulator, config: TaskConfig, seed: int) -> None:
         """Binds the task to the simulator and starts it.
@@ -77,12 +70,14 @@ class Env:
                 f"task.episode_length_s={config.episode_length_s} s is shorter than one control step "
                 f"({sim.control_dt:g} s). Give at least {sim.control_dt:g}."
             )
-        self._check_success_reason()
+        check_success_reason(task, config.terminations)
         task.end_by(tuple(name for name, on in config.terminations.items() if on))
         self.curriculum = Curriculum(config.curriculum, task, sim.num_envs, sim.device)
         task.go_by(self.curriculum.params())
         task.bind(sim)
-        self.randomizer = Randomizer(config.randomization if config.randomize else {}, sim, task.action_spec)
+        self.randomizer = Randomizer(
+            config.randomization if config.randomize else {}, sim, task.action_spec, task.seats
+        )
         self.curriculum.check_moves(any(term.config.curriculum for term in self.randomizer.terms))
         sim.start()
         self.randomizer.start()
@@ -94,20 +89,12 @@ class Env:
         finite = self._reset_envs(everything)
         self._measure(everything, finite)
 
-    def _check_success_reason(self) -> None:
-        name, reasons = self.task.success_reason, list(self.config.terminations)
-        if name is not None and name not in reasons:
-            raise UserError(
-                f"success_reason={name!r} of {type(self.task).__name__} is not one of its termination reasons. "
-                f"Allowed: {', '.join(reasons) or 'none'}.{did_you_mean(name, reasons)}"
-            )
-
     def _measure(self, env_ids: Tensor, finite: Tensor) -> None:
         """Evaluate every named term once, to check the names in both directions and to measure the widths.
 
         `env_ids`: all environments; `finite`: whether each of their start states is finite.
         """
-        n = self.sim.num_envs
+        n = self.num_rows
         groups = self.config.observations
         self.layout = ObservationLayout.measure(
             self.blocks(),
@@ -120,11 +107,15 @@ class Env:
         action = self.zero_action()
         check_like("control", self.task.control(action), tuple(self.sim.ctrl.shape))
         self.terms = RewardTerms(self.task.reward(self.sim, action), self.config.rewards, n)
+        n = self.num_envs
         self.reasons = TerminationReasons(self.task.terminate(self.sim), self.config.terminations, n)
         metrics = self.task.episode_metrics(self.sim)
         for name, value in metrics.items():
             check_shape("episode metric", name, value, n, dims=1)
-        self.stats = EpisodeStats(n, self.terms.names, self.reasons.names, self.sim.device, tuple(metrics))
+        if self.seats > 1:
+            check_like("winner", self.task.winner(self.sim), (n,))
+        device = self.sim.device
+        self.stats = EpisodeStats(n, self.terms.names, self.reasons.names, device, tuple(metrics), self.seats)
 
     @cached_property
     def model_digest(self) -> str:
@@ -141,6 +132,20 @@ class Env:
         return self.sim.num_envs
 
     @property
+    def seats(self) -> int:
+        """The number of seats in an environment, each of which a policy takes."""
+        return self.task.seats
+
+    @property
+    def num_rows(self) -> int:
+        """R, the number of rows: how many actions a step takes."""
+        return self.num_envs * self.seats
+
+    def rows_of(self, env_ids: Tensor) -> Tensor:
+        """The rows of environments (n,): (n x seats,), those of an environment together and in the order of seats."""
+        return rows_of_envs(env_ids, self.seats)
+
+    @property
     def success_reason(self) -> str | None:
         """The reason that means success; None if the task has none, or the yaml switches it off."""
         reason = self.task.success_reason
@@ -152,14 +157,8 @@ class Env:
         return self.reasons.names
 
     def zero_action(self) -> Tensor:
-        """The action that does nothing: (N, size) float32 or (N,) / (N, k) int64."""
-        spec = self.task.action_spec
-        n = self.num_envs
-        device = self.sim.device
-        if isinstance(spec, Box):
-            return torch.zeros(n, spec.size, device=device)
-        shape = (n,) if isinstance(spec, Discrete) else (n, len(spec.nvec))
-        return torch.zeros(shape, dtype=torch.int64, device=device)
+        """The action that does nothing: (R, size) float32 or (R,) / (R, k) int64."""
+        return zero_action(self.task.action_spec, self.num_rows, self.sim.device)
 
     def reseed(self, seed: int) -> None:
         """Seed the generator: after equal seeds, `reset` and what follows are equal, at the same curriculum level."""
@@ -184,36 +183,38 @@ class Env:
         return self._renewed(obs, env_ids)
 
     def step(self, action: Tensor, push: Callable[[Simulator], None] | None = None) -> Step:
-        """Advance by one control step. action: (N, size) in [-1, 1], or (N,) / (N, k) int64 choices.
+        """Advance by one control step. action: (R, size) in [-1, 1], or (R,) / (R, k) int64 choices.
 
         `push` may add to the forces on bodies that randomisation has just written, before the physics.
         """
         action = self.advance(action, push)
-        weighted = self.terms.weighted(self.task.reward(self.sim, action))  # (N, T)
-        final_obs = self.observations.step(self.blocks(), self.rng, self.randomizer.noise_scale)
+        weighted = self.terms.weighted(self.task.reward(self.sim, action))  # (R, T)
+        final_obs = self.observations.step(self.blocks(), self.rng, self._noise_scale)
         reward = weighted.sum(1)
         unstable = self._find_unstable(weighted, reward, final_obs)
         at_limit = self.episode_length >= self.max_length
-        table = self.reasons.table(self.task.terminate(self.sim), unstable, at_limit)  # (N, R)
-        terminated = table[:, :-1].any(1)
-        truncated = at_limit & ~terminated
+        table = self.reasons.table(self.task.terminate(self.sim), unstable, at_limit)  # (N, reasons)
+        failed = table[:, :-1].any(1)
+        ended = failed | at_limit
+        terminated, truncated = (by_row(each, self.seats) for each in (failed, at_limit & ~failed))
 
         self.stats.add(weighted)
-        ended_ids = (terminated | truncated).nonzero().squeeze(1)
+        ended_ids = ended.nonzero().squeeze(1)
         if len(ended_ids) == 0:
             return Step(final_obs, reward, terminated, truncated, final_obs, None, weighted)
         reasons = table[ended_ids].int().argmax(1)  # the first that holds
         metrics = {n: v[ended_ids] for n, v in self.task.episode_metrics(self.sim).items()}
         sound = ~table[ended_ids, 0]  # metrics of a non-finite state mean nothing
         levels = self.curriculum.level_at_start[ended_ids]
-        episodes = self.stats.end(ended_ids, self.episode_length[ended_ids], reasons, levels, metrics, sound)
+        lengths, winners = self.episode_length[ended_ids], self._winners(ended_ids, sound)
+        episodes = self.stats.end(ended_ids, lengths, reasons, levels, metrics, sound, winners)
         self._judge(episodes)
         if self.before_renewal is not None:
             self.before_renewal(ended_ids)
         return Step(self._renewed(final_obs, ended_ids), reward, terminated, truncated, final_obs, episodes, weighted)
 
     def advance(self, action: Tensor, push: Callable[[Simulator], None] | None = None) -> Tensor:
-        """The first half of `step`, up to the state after the physics; returns the action that acted, (N, ...).
+        """The first half of `step`, up to the state after the physics; returns the action that acted, (R, ...).
 
         Nothing is rewarded, observed or reset, so only `step` and environments that look ahead may call it.
         """
@@ -230,7 +231,7 @@ class Env:
         return action
 
     def look(self, new: bool) -> Tensor:
-        """(N, width): what a policy would see now, without noise; for environments that look ahead.
+        """(R, width): what a policy would see now, without noise; for environments that look ahead.
 
         `new`: after `advance`; otherwise in a state that was loaded, whose observation was made already.
         """
@@ -258,12 +259,12 @@ class Env:
             "task": self.task.state_dict(ids),
             "env": {
                 **self.randomizer.state_dict(ids),
-                **self.observations.state_dict(ids),
+                **self.observations.state_dict(self.rows_of(ids)),
                 **self.curriculum.episode_state(ids),
             },
             "curriculum": self.curriculum.state_dict(),
             "episode_length": self.episode_length[ids].clone(),
-            **self.stats.state_dict(ids),
+            **self.stats.state_dict(self.rows_of(ids)),
             "rng": self.rng.get_state(),
             **self.stability.state_dict(),
         }
@@ -274,25 +275,18 @@ class Env:
         Raises ValueError if the state is of another task or does not fit; nothing is changed then.
         """
         check_fits(state, self.state_dict(torch.arange(1, device=self.sim.device)))
-        ids = self._ids_for(len(state["episode_length"]), env_ids)
+        ids = ids_for(len(state["episode_length"]), env_ids, self.num_envs).to(self.sim.device)
         self.sim.restore(Snapshot(ids, state["sim"]), ids)
         self.task.load_state_dict(state["task"], ids)
         self.randomizer.load_state_dict(state["env"], ids)
-        self.observations.load_state_dict(state["env"], ids)
+        self.observations.load_state_dict(state["env"], self.rows_of(ids))
         self.curriculum.load_episode_state(state["env"], ids)
         self.curriculum.load_state_dict(state["curriculum"])
         self.task.go_by(self.curriculum.params())
         self.episode_length[ids] = state["episode_length"].to(self.sim.device)
-        self.stats.load_state_dict(state, ids)
+        self.stats.load_state_dict(state, self.rows_of(ids))
         self.rng.set_state(state["rng"])
         self.stability.load_state_dict(state)
-
-    def _ids_for(self, n: int, env_ids: Tensor | None) -> Tensor:
-        """The environments that take a state of n environments. Raises ValueError if their number is another."""
-        ids = torch.arange(n, device=self.sim.device) if env_ids is None else env_ids
-        if len(ids) != n or n > self.num_envs:
-            raise ValueError(f"a state of {n} environments does not fit {len(ids)} of {self.num_envs}")
-        return ids
 
     def _judge(self, episodes: FinishedEpisodes) -> None:
         """Report finished episodes to the curriculum; a new level changes the task's parameters."""
@@ -316,57 +310,77 @@ class Env:
         self.task.go_by(self.curriculum.params())
 
     def blocks(self) -> dict[str, Tensor]:
-        """The task's blocks (N, width each) now, and the environment's own block if the yaml names it."""
+        """The task's blocks (R, width each) now, and the environment's own block if the yaml names it."""
         blocks = self.task.observe(self.sim)
         groups = self.config.observations
         if EPISODE_TIME in (*groups.policy, *groups.privileged):
-            blocks[EPISODE_TIME] = (self.episode_length / self.max_length).float()[:, None]
+            blocks[EPISODE_TIME] = by_row((self.episode_length / self.max_length).float(), self.seats)[:, None]
         return blocks
 
     def _begin(self, env_ids: Tensor) -> dict[str, Tensor]:
-        """Begin an episode in environments (n,): group -> (n, width), sound first observations."""
+        """Begin an episode in environments (n,): group -> (rows, width), sound first observations."""
         return self._sound_start(env_ids, self._reset_envs(env_ids))
 
     def _sound_start(self, env_ids: Tensor, finite: Tensor) -> dict[str, Tensor]:
-        """group -> (n, width), the first observations of environments (n,), which have been reset.
+        """group -> (rows, width), the first observations of environments (n,), which have been reset.
 
         `finite` (n,): whether their start states are. A start that is not sound is drawn again, `REDRAWS` times.
         Raises UserError, which names the observation block, if it is never sound.
         """
         obs = self._first_observations(env_ids)
         for tries in range(REDRAWS + 1):
-            bad = self.stability.bad_starts(finite, obs)
-            if bad is None:
+            bad_rows = self.stability.bad_starts(by_row(finite, self.seats), obs)
+            if bad_rows is None:
                 return obs
-            ids, rows = env_ids[bad], {group: value[bad] for group, value in obs.items()}
-            self.stability.report_starts(ids, self.layout, rows, hopeless=tries == REDRAWS)
+            seen = {group: value[bad_rows] for group, value in obs.items()}
+            bad = by_env(bad_rows, self.seats)
+            ids = env_ids[bad]
+            self.stability.report_starts(ids, self.layout, seen, hopeless=tries == REDRAWS)
             finite = finite.clone()
             finite[bad] = self._reset_envs(ids)
             for group, value in self._first_observations(ids).items():
-                obs[group][bad] = value
+                obs[group][by_row(bad, self.seats)] = value
         return obs
 
     def _first_observations(self, env_ids: Tensor) -> dict[str, Tensor]:
-        """group -> (n, width) of environments (n,) whose episode begins."""
-        return self.observations.begin(self.blocks(), env_ids, self.rng, self.randomizer.noise_scale)
+        """group -> (rows, width) of environments (n,) whose episode begins."""
+        return self.observations.begin(self.blocks(), self.rows_of(env_ids), self.rng, self._noise_scale)
+
+    @property
+    def _noise_scale(self) -> Tensor:
+        """(R,): the factor on the yaml's noise."""
+        return by_row(self.randomizer.noise_scale, self.seats)
+
+    def _winners(self, env_ids: Tensor, sound: Tensor) -> Tensor | None:
+        """The winning seats of environments (n,), NO_WINNER if there is none; None if the task has one seat.
+
+        There is no winner in an environment that is not `sound` (n,).
+        """
+        if self.seats == 1:
+            return None
+        return torch.where(sound, self.task.winner(self.sim)[env_ids], NO_WINNER)
 
     def _renewed(self, final_obs: dict[str, Tensor], ended_ids: Tensor) -> dict[str, Tensor]:
         """Begin an episode in environments (n,), and return the last observations with the first ones in their rows."""
         obs = {group: value.clone() for group, value in final_obs.items()}
+        rows = self.rows_of(ended_ids)
         for group, first in self._begin(ended_ids).items():
-            obs[group][ended_ids] = first
+            obs[group][rows] = first
         return obs
 
     def _find_unstable(self, weighted: Tensor, reward: Tensor, obs: dict[str, Tensor]) -> Tensor:
         """(N,) bool; reports such environments, and zeroes their rewards and observations in place."""
-        unstable = self.stability.find(self.sim.unstable, weighted, reward, obs, self.terms.names, self.layout)
+        flagged = by_row(self.sim.unstable, self.seats)
+        found = self.stability.find(flagged, weighted, reward, obs, self.terms.names, self.layout)
+        unstable = by_env(found, self.seats)
         if unstable.any():
             ids = unstable.nonzero().squeeze(1)
             self.stability.report(ids, self.episode_length[ids])
-            weighted[ids] = 0.0
-            reward[ids] = 0.0
+            rows = self.rows_of(ids)
+            weighted[rows] = 0.0
+            reward[rows] = 0.0
             for value in obs.values():
-                value[ids] = 0.0
+                value[rows] = 0.0
         else:
             self.stability.all_sound()
         return unstable

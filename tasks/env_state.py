@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from livegym.sim.base import Simulator
@@ -31,6 +32,17 @@ def model_digest(sim: Simulator) -> str:
 def digest_of(model_xml: str) -> str:
     """SHA-256 of a model as MJCF, independent of the folders of its files."""
     return hashlib.sha256(PLACES.sub("", model_xml).encode()).hexdigest()
+
+
+def ids_for(n: int, env_ids: Tensor | None, num_envs: int) -> Tensor:
+    """The environments, of `num_envs`, that take a state of n: `env_ids`, or the first n if that is None.
+
+    Raises ValueError if their number is another.
+    """
+    ids = torch.arange(n) if env_ids is None else env_ids
+    if len(ids) != n or n > num_envs:
+        raise ValueError(f"a state of {n} environments does not fit {len(ids)} of {num_envs}")
+    return ids
 
 
 def rows_of(buffers: Mapping[str, Tensor], env_ids: Tensor) -> dict[str, Tensor]:

@@ -29,8 +29,13 @@ from livegym.utils.errors import UserError
 class Randomizer:
     """The schedule of one Env. All draws come from the generator that its methods are given."""
 
-    def __init__(self, schedule: Mapping[str, RandomizationConfig], sim: Simulator, actions: ActionSpec) -> None:
-        """Called before `sim.start()`. Raises UserError if an entry does not fit the model."""
+    def __init__(
+        self, schedule: Mapping[str, RandomizationConfig], sim: Simulator, actions: ActionSpec, seats: int = 1
+    ) -> None:
+        """Called before `sim.start()`. `seats`: of one environment, whose actions are delayed together.
+
+        Raises UserError if an entry does not fit the model.
+        """
         self.sim = sim
         enabled = {name: config for name, config in schedule.items() if config.enabled}
         self.terms = [make_term(f"task.randomization.{name}", config, sim) for name, config in enabled.items()]
@@ -42,7 +47,7 @@ class Randomizer:
         self.noise_scale = self._value_of("observation_noise", 1.0)
         self.action_delay = self._value_of("action_delay", 0.0)
         self.inertia: Inertia | None = None  # from start() on
-        self.last_actions = self._last_actions(actions)
+        self.last_actions = self._last_actions(actions, seats)
         self._draws_within_episodes = True
 
     def _value_of(self, what: str, otherwise: float) -> Tensor:
@@ -52,13 +57,14 @@ class Randomizer:
                 return term.values[:, 0]
         return torch.full((self.sim.num_envs,), otherwise, device=self.sim.device)
 
-    def _last_actions(self, actions: ActionSpec) -> DelayBuffer | None:
+    def _last_actions(self, actions: ActionSpec, seats: int) -> DelayBuffer | None:
         """The buffer for delayed actions; None if none is delayed. Raises UserError if they are choices."""
         for term in self.terms:
             if term.config.what == "action_delay":
                 if not isinstance(actions, Box):
                     raise UserError(f"{term.path}: action_delay needs continuous actions; this task has choices.")
-                return DelayBuffer(self.sim.num_envs, round(term.config.range[1]) + 1, actions.size, self.sim.device)
+                length, width = round(term.config.range[1]) + 1, seats * actions.size
+                return DelayBuffer(self.sim.num_envs, length, width, self.sim.device)
         return None
 
     def draw_at_resets_only(self) -> None:
@@ -69,11 +75,11 @@ class Randomizer:
         self._draws_within_episodes = False
 
     def late(self, action: Tensor) -> Tensor:
-        """action (N, ...) of this control step -> the action to apply now, which is an earlier one if it is delayed."""
+        """action (R, ...) of this control step -> the action to apply now, which is an earlier one if it is delayed."""
         if self.last_actions is None:
             return action
-        self.last_actions.push(action)
-        return self.last_actions.late(self.action_delay.long())
+        self.last_actions.push(action.reshape(self.sim.num_envs, -1))
+        return self.last_actions.late(self.action_delay.long()).view(action.shape)
 
     def start(self) -> None:
         """Get the model's fields from the simulator; called after `sim.start()`."""

@@ -13,16 +13,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from livegym.tasks.rows import rows_of_envs
+
 
 @dataclass(frozen=True)
 class FinishedEpisodes:
     """The episodes that ended in one step. Tensors are (n,), on the CPU."""
 
     env_ids: Tensor  # int64
-    returns: Tensor  # float64, sum of weighted rewards
+    returns: Tensor  # float64, sum of weighted rewards; the mean of the seats in a match
     lengths: Tensor  # int64, control steps
     reasons: Tensor  # int64, index into Env.reason_names
     levels: Tensor  # float64, of the curriculum when the episode began; 1: the full task
+    winners: Tensor | None = None  # int64, the seat that won, or NO_WINNER; None if the task has one seat
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class EpisodeSummary:
     success_reason: str | None = None  # the reason that means success, if it is active
     metric_mean: dict[str, float] = field(default_factory=dict)
     metric_episodes: int = 0  # the number of episodes in `metric_mean`: all except unstable ones
+    wins: tuple[int, ...] = ()  # episodes that each seat has won; empty if the task has one seat
     level: float | None = None  # of the curriculum, if there is one
     return_mean: float | None = None
     length_mean: float | None = None
@@ -63,11 +67,16 @@ class EpisodeStats:
         reason_names: tuple[str, ...],
         device: torch.device,
         metric_names: tuple[str, ...] = (),
+        seats: int = 1,
     ) -> None:
+        self.seats = seats
+        self._wins = torch.zeros(seats, dtype=torch.int64)
         self.term_names = term_names
         self.reason_names = reason_names
         self.metric_names = metric_names
-        self.episode_terms = torch.zeros(num_envs, len(term_names), dtype=torch.float64, device=device)  # (N, T)
+        self.episode_terms = torch.zeros(
+            num_envs * seats, len(term_names), dtype=torch.float64, device=device
+        )  # (R, T)
         self._step_terms = torch.zeros(len(term_names), dtype=torch.float64, device=device)  # (T,)
         self._ended_terms = torch.zeros(len(term_names), dtype=torch.float64)
         self._reason_counts = torch.zeros(len(reason_names), dtype=torch.int64)
@@ -75,23 +84,23 @@ class EpisodeStats:
         self._steps = self._episodes = self._metric_episodes = 0
         self._length_sum = 0
 
-    def state_dict(self, env_ids: Tensor) -> dict[str, Tensor]:
-        """The rewards so far of the unfinished episodes of environments (n,): `episode_terms` (n, T).
+    def state_dict(self, rows: Tensor) -> dict[str, Tensor]:
+        """The rewards so far of the unfinished episodes of rows (n,): `episode_terms` (n, T).
 
         The sums for reports are not included, because they do not affect how the environments continue.
         """
-        return {"episode_terms": self.episode_terms[env_ids].clone()}
+        return {"episode_terms": self.episode_terms[rows].clone()}
 
-    def load_state_dict(self, state: Mapping[str, Any], env_ids: Tensor) -> None:
-        """Restore a `state_dict` into environments (n,)."""
-        self.episode_terms[env_ids] = state["episode_terms"].to(self.episode_terms.device)
+    def load_state_dict(self, state: Mapping[str, Any], rows: Tensor) -> None:
+        """Restore a `state_dict` into rows (n,)."""
+        self.episode_terms[rows] = state["episode_terms"].to(self.episode_terms.device)
 
     def drop(self, env_ids: Tensor) -> None:
         """Drop the unfinished episodes of environments (n,)."""
-        self.episode_terms[env_ids] = 0.0
+        self.episode_terms[rows_of_envs(env_ids, self.seats)] = 0.0
 
     def add(self, weighted: Tensor) -> None:
-        """Add one step's weighted terms (N, T)."""
+        """Add one step's weighted terms (R, T)."""
         self.episode_terms += weighted
         self._step_terms += weighted.sum(0, dtype=torch.float64)
         self._steps += weighted.shape[0]
@@ -104,18 +113,24 @@ class EpisodeStats:
         levels: Tensor,
         metrics: Mapping[str, Tensor],
         sound: Tensor,
+        winners: Tensor | None = None,
     ) -> FinishedEpisodes:
         """Finish the episodes of environments (n,).
 
         lengths and reasons (n,) int64; levels (n,) float64, at which they began; metrics: name -> (n,).
+        winners (n,) int64: the seats that won, or NO_WINNER; None if the task has one seat.
         Metrics count only if `sound` (n,) bool is true: those of a non-finite state mean nothing.
         """
         for index, name in enumerate(self.metric_names):
             self._metric_sums[index] += metrics[name][sound].double().sum().cpu()
         self._metric_episodes += int(sound.sum())
-        terms = self.episode_terms[env_ids].cpu()
-        episodes = FinishedEpisodes(env_ids.cpu(), terms.sum(1), lengths.cpu(), reasons.cpu(), levels.cpu())
-        self.episode_terms[env_ids] = 0.0
+        rows = rows_of_envs(env_ids, self.seats)
+        terms = self.episode_terms[rows].view(-1, self.seats, len(self.term_names)).mean(1).cpu()
+        won = None if winners is None else winners.cpu()
+        episodes = FinishedEpisodes(env_ids.cpu(), terms.sum(1), lengths.cpu(), reasons.cpu(), levels.cpu(), won)
+        self.episode_terms[rows] = 0.0
+        if won is not None:
+            self._wins += torch.bincount(won[won >= 0], minlength=self.seats)
         self._ended_terms += terms.sum(0)
         self._reason_counts += torch.bincount(episodes.reasons, minlength=len(self.reason_names))
         self._episodes += len(env_ids)
@@ -135,10 +150,12 @@ class EpisodeStats:
             means = (self._metric_sums / self._metric_episodes).tolist()
             report.metric_mean = dict(zip(self.metric_names, means, strict=True))
             report.metric_episodes = self._metric_episodes
+        report.wins = tuple(self._wins.tolist()) if self.seats > 1 else ()
         report.reason_counts = dict(zip(self.reason_names, self._reason_counts.tolist(), strict=True))
         self._step_terms.zero_()
         self._ended_terms.zero_()
         self._reason_counts.zero_()
+        self._wins.zero_()
         self._metric_sums.zero_()
         self._steps = self._episodes = self._length_sum = self._metric_episodes = 0
         return report

@@ -70,9 +70,9 @@ BAD = [  # arguments, then what the message must contain: the value, and what is
     (["config=debugg"], ["config=debugg", "Did you mean debug?"]),
     (
         ["task=Carpole"],
-        ["task=Carpole", "Allowed: Ant, BaseTask, BlindGrasping, Cartpole, Spaces, Territory.", "mean Cartpole?"],
+        ["task=Carpole", "Allowed: Ant, BaseTask, BlindGrasping, Cartpole, Push, Spaces, Territory.", "mean Cartpole?"],
     ),
-    (["task=null"], ["task=null", "Ant, BaseTask, BlindGrasping, Cartpole, Spaces, Territory"]),
+    (["task=null"], ["task=null", "Ant, BaseTask, BlindGrasping, Cartpole, Push, Spaces, Territory"]),
     (["train=CartpolPPO"], ["train=CartpolPPO", "Did you mean CartpolePPO?"]),
     (["sim=mujocco"], ["sim=mujocco", "Did you mean mujoco?"]),
     (["physics=quick"], ["physics=quick", "accurate, default, fast"]),

@@ -46,7 +46,7 @@ HABITS = {
     r"\b[Mm]end(?:s|ed|ing)?\b": "'fix'",
     r"\bbut\s+for\b": "'except'",
     r"\b(?:is|are)\s+to\s+be\b": "'must be', or 'will be'",
-    r"\bseats?\b": "a 'slot' of a model, an 'adapter' of a gate",
+    r"\bseats? (?:of|for) (?:a|the) (?:model|gate)": "a 'slot' of a model, an 'adapter' of a gate; a match has seats",
     r"\b(?:pulse|signs?\s+of\s+life)\b": "the trainer sends a 'heartbeat'",
 }
 """Pattern -> why it is not used, and what is said instead."""

@@ -56,7 +56,7 @@ class RlGamesEnv(IVecEnv):
         return self.named(self.env.reset())
 
     def step(self, actions: Tensor) -> tuple[dict[str, Tensor], Tensor, Tensor, dict[str, Any]]:
-        """actions (N, size) or (N,) -> obs, rewards (N,), dones (N,) uint8, infos."""
+        """actions (R, size) or (R,) -> obs, rewards (R,), dones (R,) uint8, infos."""
         step = self.env.step(actions.to(self.env.sim.device))
         infos = {"time_outs": step.truncated.to(self.device), "final_obs": step.final_obs}
         dones = (step.terminated | step.truncated).to(self.device, torch.uint8)

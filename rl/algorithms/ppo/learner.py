@@ -160,7 +160,7 @@ class PPOLearner(Learner):
     def load_environment_state(self, state: dict[str, Any]) -> None:
         """See `Learner`."""
         agent = self.agent
-        saved_envs = len(state["sums"]["dones"])
+        saved_envs = len(state["sums"]["dones"]) // self.env.seats
         if saved_envs != self.env.num_envs:
             raise ValueError(f"it is for {saved_envs} environments, but this run has {self.env.num_envs}")
         super().load_environment_state(state)

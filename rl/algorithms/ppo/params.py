@@ -104,16 +104,16 @@ def learner_params(
     """
     spec = env.env.task.action_spec
     name = env.env.config.name
-    num_envs = env.env.num_envs
+    num_rows = env.env.num_rows
     seq_length = train.network.recurrent.sequence_length if train.network.recurrent else 1
-    minibatch_size = num_envs * train.horizon_length // train.num_minibatches
+    minibatch_size = num_rows * train.horizon_length // train.num_minibatches
     config: dict[str, Any] = {
         "name": name,
         "env_name": name,
         "device": device,
         "train_dir": str(scratch),
         "full_experiment_name": "library",
-        "num_actors": num_envs,
+        "num_actors": num_rows,
         "horizon_length": train.horizon_length,
         "seq_length": seq_length,
         "minibatch_size": minibatch_size,
