@@ -35,6 +35,7 @@ from livegym.utils.errors import UserError, did_you_mean
 from livegym.utils.words import count
 
 READ_ATTEMPTS = 5
+ADDRESSES = ("http://", "https://")
 WORDS = ("latest", "latest_train", "latest_test", "best")
 
 
@@ -53,6 +54,11 @@ class Selection:
     note: str = ""  # what the user should know about the choice
 
 
+def is_address(selector: str) -> bool:
+    """Whether a selector is the address of a server, whose weights are followed over the network."""
+    return selector.startswith(ADDRESSES)
+
+
 def resolve_checkpoint(selector: str, runs_dir: Path, task: str | None = None) -> Selection:
     """The run and the checkpoint that `selector` names; paths are relative to the working directory.
 
@@ -63,6 +69,11 @@ def resolve_checkpoint(selector: str, runs_dir: Path, task: str | None = None) -
         NothingYet: there is no such run, or no usable checkpoint in it so far.
         UserError: the selector matches nothing, or several runs.
     """
+    if is_address(selector):
+        raise UserError(
+            f"checkpoint={selector.partition('?')[0]}: a server's weights can be watched and tested (config=test, "
+            "test_viewer, test_stream, test_record), but this needs files. Copy the run: docs/hot-reload.md"
+        )
     if runs_dir.is_dir() and not os.access(runs_dir, os.R_OK | os.X_OK):
         raise UserError(f"runsDir={runs_dir}: {runs_dir.absolute()} cannot be read (no permission).")
     if selector in ("latest", "latest_train"):
