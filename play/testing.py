@@ -26,7 +26,7 @@ from livegym.play.play import Listener, Player, quotas
 from livegym.play.report import Reporter
 from livegym.play.results import Results
 from livegym.play.starting import StartingPolicy, find_policy, source_of, wait_for_policy
-from livegym.play.watch import Watcher
+from livegym.play.watch import Versions, Watcher
 from livegym.play.world import LevelFollower, PlayRule, World, build_world, trained_otherwise, world_for
 from livegym.rundir.run import Run, begin_run, point_latest
 from livegym.schema.settled import SettledConfig
@@ -238,6 +238,7 @@ def _play_in(world: World, follow: Following, player: Player, reporter: Reporter
         return follow.other_world(candidate, world)
 
     source = follow.source
+    archive: Versions
     if isinstance(source, AddressSource):
         archive, clean = source.archive, _nothing
     else:

@@ -68,7 +68,7 @@ def _served(config: SettledConfig) -> Iterator[Offer]:
 
     _allow_open_files(FILES_EACH * FOLLOWERS)
     gateway = Gateway(address.access, address.host, address.port, stats, metrics)
-    routes = WeightRoutes(offer, gateway, spectators=True)
+    routes = WeightRoutes(offer, gateway, for_spectators=True)
     gateway.app.include_router(routes.router)
     address.warn_of_others()
     gateway.start()

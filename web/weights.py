@@ -43,11 +43,11 @@ LONGEST_NAME = 200
 class WeightRoutes:
     """The routes of one server; `router` has them."""
 
-    def __init__(self, offer: Offer, gateway: Gateway, spectators: bool = False) -> None:
-        """`spectators`: those who may only watch may also take the weights."""
+    def __init__(self, offer: Offer, gateway: Gateway, for_spectators: bool = False) -> None:
+        """`for_spectators`: those who may only watch may also take the weights."""
         self._offer = offer
         self._access: Access = gateway.access
-        self._spectators = spectators
+        self._for_spectators = for_spectators
         gateway.places.allow(PATH, FOLLOWERS)
         self.open = 0  # followers
         self.router = APIRouter()
@@ -57,7 +57,7 @@ class WeightRoutes:
         self.router.add_api_websocket_route(PATH, self._news)
 
     def _refusal(self, connection: HTTPConnection) -> Response | None:
-        if self._spectators or role_of(connection) is Role.OPERATOR:
+        if self._for_spectators or role_of(connection) is Role.OPERATOR:
             return None
         return PlainTextResponse(f"Weights are only for operators ({self._access.only_watch}).\n", 403)
 

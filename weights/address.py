@@ -25,7 +25,7 @@ from livegym.utils.errors import UserError
 TOKEN = "LIVEGYM_WEIGHTS_TOKEN"
 """Environment variable with the token of the server whose weights are followed."""
 LONGEST_TOKEN = 512  # characters
-_PATH = re.compile(r"(?P<prefix>(/[^/?#]+)*?)(/weights(/(?P<run>[^/]+)(/(?P<version>\d{1,15}))?)?)?/?")
+_PATH = re.compile(r"(?P<prefix>(/(?!weights(/|$))[^/?#]+)*)(/weights(/(?P<run>[^/]+)(/(?P<version>\d{1,15}))?)?)?/?")
 _FORMS = "http://server:58080, https://server, or one of these with /weights/<run> or /weights/<run>/<version>"
 
 

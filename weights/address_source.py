@@ -72,6 +72,11 @@ class AddressSource:
     # for the watching thread
 
     @property
+    def connected(self) -> bool:
+        """Whether there is a connection to the server now. May be read by any thread."""
+        return self._connected
+
+    @property
     def kind(self) -> str:
         """The source that is followed at the moment: network, bus or files."""
         return "network" if self._local is None else self._local.kind

@@ -197,11 +197,10 @@ def _array_specs(listed: Any, buffer_bytes: int) -> list[TensorSpec]:
 
 
 def _array(spec: TensorSpec, buffer: np.ndarray) -> Tensor:
-    if spec.dtype == "bool" and math.prod(spec.shape):
-        end = spec.offset + math.prod(spec.shape)
-        if buffer[spec.offset : end].max() > 1:
-            raise UserError(f"{spec.name[:80]!r} has values that are neither true nor false")
-    return spec.view(buffer)
+    values = spec.view(buffer)
+    if spec.dtype == "bool" and bool((values.view(torch.uint8) > 1).any()):
+        raise UserError(f"{spec.name[:80]!r} has values that are neither true nor false")
+    return values
 
 
 def _check_finite(specs: list[TensorSpec], buffer: np.ndarray, model: dict[str, Tensor]) -> None:
