@@ -15,7 +15,7 @@ from tests.processes import SMALL, Running, results, run, runs
 
 pytestmark = pytest.mark.slow
 TRAINING = (*SMALL, "config=train_headless", "maxIterations=100000", "publishInterval=0.1", "sim.threads=1")
-PACED = ("testGamesNum=0", "playSpeed=1")
+PACED = ("testGamesNum=0", "playSpeed=1", "logLevel=debug")
 TOKEN = "a token for tests"
 
 
@@ -68,7 +68,7 @@ def token(monkeypatch):
 def test_a_viewer_without_files_follows_and_relays(places, training, server, token, tmp_path):
     """One machine follows the training's server, another one the page of the first."""
     assert TOKEN not in server.text.replace(f"token={TOKEN.replace(' ', '+')}", "")
-    page = ("config=test_stream", "streamPort=0", "testGamesNum=0", f"checkpoint={address_of(server)}")
+    page = ("config=test_stream", "streamPort=0", *PACED, f"checkpoint={address_of(server)}")
     with Running(places[1], *page, name="page") as first:
         first.wait_for("(network", 3)
         assert not runs(places[1])

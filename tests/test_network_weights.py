@@ -281,7 +281,7 @@ def test_without_a_connection_the_files_of_the_run_are_followed_and_then_the_ser
 
 
 def test_the_history_of_a_server(tmp_path):
-    with offering(1, 2) as (offer, gateway), following(link_of(gateway.port), version(1), tmp_path) as source:
+    with offering(1, 2) as (_, gateway), following(link_of(gateway.port), version(1), tmp_path) as source:
         archive = source.archive
         until(lambda: archive.refresh() or len(archive.entries) == 2)
         assert [(e.label, e.file) for e in archive.entries] == [(1, None), (2, None)]
@@ -350,7 +350,7 @@ def test_an_endless_trickle_is_given_up(monkeypatch):
         for _ in heads:
             link = link_of(listener.getsockname()[1])
             start = time.monotonic()
-            with pytest.raises(LinkError, match="too slowly|timed out"):
+            with pytest.raises(LinkError, match=r"too slowly|timed out"):
                 link.fetch(RUN_ID, 1)
             assert time.monotonic() - start < PATIENCE_S / 10
     finally:
