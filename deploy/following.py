@@ -81,19 +81,11 @@ def follow(
     """
     _check_choice("swap", swap, SWAPS)
     _check_choice("weights", weights, WEIGHTS)
-    counts = {"num_envs": (num_envs, 1), "history": (history, 0)}
-    for name, (count, least) in counts.items():
-        if type(count) is not int or count < least:
-            raise UserError(f"{name}={count!r}: out of range. Allowed: a whole number, at least {least}")
-    times = {"blend_seconds": blend_seconds, "min_swap_interval": min_swap_interval, "patience": patience}
-    for name, seconds in {**times, "reload_interval": reload_interval}.items():
-        if not (isinstance(seconds, (int, float)) and math.isfinite(seconds) and seconds >= 0):
-            raise UserError(f"{name}={seconds!r}: out of range. Allowed: a number of seconds, at least 0")
-    if reload_interval == 0:
-        raise UserError(
-            "reload_interval=0: follows nothing. Allowed: above 0. For a policy that stays as it is: "
-            f"livegym.load_policy({os.fspath(run)!r})"
-        )
+    _check_counts(num_envs=(num_envs, 1), history=(history, 0))
+    _check_times(
+        run, blend_seconds=blend_seconds, min_swap_interval=min_swap_interval, patience=patience,
+        reload_interval=reload_interval,
+    )  # fmt: skip
     check_device(device)
     if is_address(os.fspath(run)) and weights != "auto":
         raise UserError(f"weights={weights}: the weights of a server come over the network. Allowed: weights=auto")
@@ -116,6 +108,24 @@ def follow(
     files = CheckpointSource(followed, str(chosen.follow), Path(runs_dir), spec.task)
     source = FollowSource(files, weights if chosen.follow == "newest" else "files", reload_interval)
     return FollowingPolicy(spec, live, source)
+
+
+def _check_counts(**counts: tuple[int, int]) -> None:
+    """`counts`: name of an argument -> its value, and the least that is allowed."""
+    for name, (count, least) in counts.items():
+        if type(count) is not int or count < least:
+            raise UserError(f"{name}={count!r}: out of range. Allowed: a whole number, at least {least}")
+
+
+def _check_times(run: str | os.PathLike[str], **times: float) -> None:
+    for name, seconds in times.items():
+        if not (isinstance(seconds, (int, float)) and math.isfinite(seconds) and seconds >= 0):
+            raise UserError(f"{name}={seconds!r}: out of range. Allowed: a number of seconds, at least 0")
+    if times["reload_interval"] == 0:
+        raise UserError(
+            "reload_interval=0: follows nothing. Allowed: above 0. For a policy that stays as it is: "
+            f"livegym.load_policy({os.fspath(run)!r})"
+        )
 
 
 def _check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -31,6 +31,7 @@ from tests.network_fixtures import (
     version,
 )
 from tests.patience import PATIENCE_S, until
+from tests.test_live import spec_with
 from tests.test_sources import save
 
 GOOD, WRONG, SPECTATOR = "the right token", "a wrong token", "for spectators"
@@ -142,6 +143,40 @@ def test_older_versions_come_from_checkpoints(tmp_path):
             link.fetch(run.run_id, 5)
         with pytest.raises(UserError, match="has no run 'other'"):
             link_of(gateway.port, path="/weights/other").newest()
+
+
+def test_a_client_that_reads_slowly_gets_everything_and_one_that_does_not_read_is_disconnected(monkeypatch):
+    monkeypatch.setattr("livegym.web.server.HEAD_S", 0.5)  # it counts from the end of an answer
+    big = spec_with(observations=(("episode", 1), ("step", 200_000)))
+    with offering() as (offer, gateway):
+        offer.publish(version(1, spec=big))
+        size = len(offer.newest.data)
+        assert size > 4_000_000  # more than the system's buffers hold
+        assert _read_slowly(gateway, size, pieces=20, pause=0.1) == offer.newest.data
+        monkeypatch.setattr("livegym.web.weights.PATIENCE_S", 0.1)
+        monkeypatch.setattr("livegym.web.weights.SLOWEST", 10**9)
+        assert len(_read_slowly(gateway, size, pieces=1, pause=2.0)) < size
+
+
+def _read_slowly(gateway, size, pieces, pause) -> bytes:
+    """The body of version 1, of which about 1 / pieces is read after each pause."""
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        client.connect(("127.0.0.1", gateway.port))
+        client.sendall(f"GET /weights/{RUN_ID}/1 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        found = b""
+        while len(found) < size:
+            time.sleep(pause)
+            wanted, more = len(found) + size // pieces + 1000, b"?"
+            while more and len(found) < wanted and len(found.partition(b"\r\n\r\n")[2]) < size:
+                try:
+                    more = client.recv(65536)
+                except ConnectionResetError:
+                    more = b""
+                found += more
+            if not more:
+                break
+        return found.partition(b"\r\n\r\n")[2]
 
 
 def test_what_cannot_be_sent_is_not_offered(caplog):

@@ -24,6 +24,7 @@ from fastapi import APIRouter, WebSocket
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, Response
+from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocketDisconnect
 
 from livegym.utils.files import strict_json
@@ -38,6 +39,28 @@ PATH = "/weights/ws"
 FOR_EVER = "max-age=31536000, immutable"
 VERSION = re.compile(r"\d{1,15}")
 LONGEST_NAME = 200
+PIECE = 64 * 1024  # bytes that are given to a connection at once
+PATIENCE_S, SLOWEST = 10.0, 16 * 1024
+"""Time in which a client must have read a version: so much, and so many bytes per second in addition."""
+
+
+class PieceByPiece(Response):
+    """An answer that is sent as fast as its client reads it, and given up if that is slower than `SLOWEST`.
+
+    Otherwise all of it would be copied into the server's buffers at once, and the connection, which then waits for its
+    next request, would be closed before a slow client has read it.
+    """
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the answer. Returns without its end if the client is too slow; the server then disconnects it."""
+        body = memoryview(self.body)
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE_S + len(body) / SLOWEST):
+                for start in range(0, len(body), PIECE):
+                    piece = body[start : start + PIECE]
+                    more = start + PIECE < len(body)
+                    await send({"type": "http.response.body", "body": piece, "more_body": more})
 
 
 class WeightRoutes:
@@ -94,7 +117,7 @@ class WeightRoutes:
             headers["vary"] = "authorization"
         if made.etag in request.headers.get("if-none-match", ""):
             return Response(None, 304, headers)
-        return Response(made.data, 200, headers, CONTENT_TYPE)
+        return PieceByPiece(made.data, 200, headers, CONTENT_TYPE)
 
     async def _news(self, socket: WebSocket) -> None:
         refusal = self._refusal(socket)

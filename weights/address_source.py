@@ -19,6 +19,7 @@ import logging
 import random
 import threading
 import time
+from collections import deque
 from pathlib import Path
 
 from livegym.rundir.run import TRAINING_KINDS, Run, list_runs
@@ -43,6 +44,7 @@ LOCAL_AFTER_S = 3.0
 """Time without a connection after which a copy of the run on this machine is followed."""
 GROWTH, SLACK = 2, 2**20  # a later version may have so many times the first one's bytes, and so many more
 MOST_RUNS = 100  # runs that one server may go over to
+REFUSALS = 100  # that are kept until they are asked for
 
 
 class AddressSource:
@@ -58,7 +60,7 @@ class AddressSource:
         self._newest: Candidate | None = first
         self._refused: set[tuple[str, int]] = set()
         self._misfits: set[str] = set()
-        self._refusals: list[SwapEvent] = []
+        self._refusals: deque[SwapEvent] = deque(maxlen=REFUSALS)
         self._news = threading.Event()
         self._end = threading.Event()
         self._connected = False
@@ -128,7 +130,7 @@ class AddressSource:
 
     def refusals(self) -> list[SwapEvent]:
         """Weights that could not be used since the last call."""
-        events, self._refusals = self._refusals, []
+        events = [self._refusals.popleft() for _ in range(len(self._refusals))]  # the other thread only appends
         return events + (self._local.refusals() if self._local is not None else [])
 
     def close(self) -> None:
