@@ -47,7 +47,7 @@ DELAY = 0.010  # s in each direction
 PUBLICATIONS = {"full": 300, "quick": 60, "toy": 3}
 SECONDS = {"full": 60.0, "quick": 20.0, "toy": 2.0}
 CROWDS = {
-    "nobody": ("0.3 MB", 0, 1.0),
+    "no follower": ("0.3 MB", 0, 1.0),
     "50 followers": ("0.3 MB", 50, 1.0),
     "1,000 followers": ("20 kB", 1000, 5.0),
 }
@@ -215,7 +215,7 @@ class Follower:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def follow(self) -> None:
-        """Takes what is announced, for ever."""
+        """Takes what is announced, without end."""
         uri = f"ws://127.0.0.1:{self._port}/weights/ws"
         async for socket in websockets.asyncio.client.connect(uri, proxy=None, compression=None):
             with contextlib.suppress(websockets.ConnectionClosed):

@@ -36,7 +36,8 @@ from livegym.play.watch import Watcher
 from livegym.rl.policy import Misfit, Policy
 from livegym.rl.spec import PolicySpec
 from livegym.rundir.run import open_run
-from livegym.rundir.select import NothingYet, Selection, is_address, read_selected
+from livegym.rundir.select import NothingYet, Selection, read_selected
+from livegym.utils.addresses import is_address
 from livegym.utils.errors import UserError, not_one_of
 from livegym.weights.address import given_token
 from livegym.weights.address_source import AddressSource

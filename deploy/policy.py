@@ -26,8 +26,9 @@ from livegym.play.starting import first_version, link_to
 from livegym.rl.distribution import RecurrentState
 from livegym.rl.policy import Misfit, Policy
 from livegym.rl.spec import PolicySpec
-from livegym.rundir.select import is_address, read_selected
+from livegym.rundir.select import read_selected
 from livegym.schema.train import TrainConfig
+from livegym.utils.addresses import is_address
 from livegym.utils.errors import UserError
 from livegym.weights.address import given_token
 from livegym.weights.candidate import Candidate

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from livegym.rundir.run import open_run
-from livegym.rundir.select import NothingYet, Selection, is_address, read_selected
+from livegym.rundir.select import NothingYet, Selection, read_selected
 from livegym.schema import RootConfig
 from livegym.schema.settled import SettledConfig
+from livegym.utils.addresses import is_address, shown
 from livegym.utils.errors import UserError
 from livegym.utils.signals import StopFlag
 from livegym.weights.address import Address, ask_for_token, given_token
@@ -83,7 +84,7 @@ def find_policy(config: RootConfig, task: str | None) -> StartingPolicy:
     if is_address(config.checkpoint):
         if config.weights != "auto":
             raise UserError(
-                f"weights={config.weights}: {config.checkpoint.partition('?')[0]} is a server, whose weights come over "
+                f"weights={config.weights}: {shown(config.checkpoint)} is a server, whose weights come over "
                 "the network. Leave weights= out"
             )
         link = link_to(config.checkpoint, given_token(config.weightsTokenFile))

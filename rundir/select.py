@@ -31,11 +31,11 @@ from livegym.rundir.last_test import last_played
 from livegym.rundir.listing import BEST, best_checkpoint_file, first_usable, list_playable, newest_usable
 from livegym.rundir.run import NN, TRAINING_KINDS, Run, latest_dangles, list_runs, nn_of, open_run, read_latest, run_of
 from livegym.rundir.safe_load import CheckpointError
+from livegym.utils.addresses import is_address, shown
 from livegym.utils.errors import UserError, did_you_mean
 from livegym.utils.words import count
 
 READ_ATTEMPTS = 5
-ADDRESSES = ("http://", "https://")
 WORDS = ("latest", "latest_train", "latest_test", "best")
 
 
@@ -54,11 +54,6 @@ class Selection:
     note: str = ""  # what the user should know about the choice
 
 
-def is_address(selector: str) -> bool:
-    """Whether a selector is the address of a server, whose weights are followed over the network."""
-    return selector.startswith(ADDRESSES)
-
-
 def resolve_checkpoint(selector: str, runs_dir: Path, task: str | None = None) -> Selection:
     """The run and the checkpoint that `selector` names; paths are relative to the working directory.
 
@@ -71,7 +66,7 @@ def resolve_checkpoint(selector: str, runs_dir: Path, task: str | None = None) -
     """
     if is_address(selector):
         raise UserError(
-            f"checkpoint={selector.partition('?')[0]}: a server's weights can be watched and tested (config=test, "
+            f"checkpoint={shown(selector)}: a server's weights can be watched and tested (config=test, "
             "test_viewer, test_stream, test_record), but this needs files. Copy the run: docs/hot-reload.md"
         )
     if runs_dir.is_dir() and not os.access(runs_dir, os.R_OK | os.X_OK):

@@ -9,8 +9,9 @@
 | `/weights/<run id>/<version>` | one version as bytes (`weights/message.py`); they never change |
 | `/weights/ws` | a WebSocket: a line of JSON for the newest version, and for each newer one |
 
-The bytes may be kept by a caching proxy for ever. If they were asked for with a token, the proxy keeps them apart by
-that token (`Vary`), so it gives them to nobody else. A follower that reads slowly misses versions, but gets the newest.
+The bytes may be kept by a caching proxy forever. If they were asked for with a token, the proxy keeps them apart by
+that token (`Vary`), so it gives them to no client without it. A follower that reads slowly misses versions, but gets
+the newest.
 """
 
 from __future__ import annotations

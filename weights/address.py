@@ -19,11 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-from livegym.rundir.select import is_address
+from livegym.utils.addresses import TOKEN as TOKEN
+from livegym.utils.addresses import is_address, refuse_secrets, shown
 from livegym.utils.errors import UserError
 
-TOKEN = "LIVEGYM_WEIGHTS_TOKEN"
-"""Environment variable with the token of the server whose weights are followed."""
 LONGEST_TOKEN = 512  # characters
 _PATH = re.compile(r"(?P<prefix>(/(?!weights(/|$))[^/?#]+)*)(/weights(/(?P<run>[^/]+)(/(?P<version>\d{1,15}))?)?)?/?")
 _FORMS = "http://server:58080, https://server, or one of these with /weights/<run> or /weights/<run>/<version>"
@@ -43,21 +42,15 @@ class Address:
     @classmethod
     def parse(cls, text: str) -> Address:
         """Raises UserError unless `text` is such an address; the message never contains a token."""
+        refuse_secrets(text)
         try:
             parts = urlsplit(text)
             port = parts.port
         except ValueError as error:
-            raise UserError(f"checkpoint={text[:80]!r}: is not an address ({error}). Allowed: {_FORMS}") from error
-        shown = f"{parts.scheme}://{parts.hostname or ''}{'' if port is None else f':{port}'}{parts.path}"
-        if parts.query or parts.fragment or parts.username or parts.password:
-            raise UserError(
-                f"checkpoint={shown}: with a token or anything else behind it, every user of this machine would see it "
-                f'in the process list. Leave it out, and give the token by weightsTokenFile=<file> or {TOKEN}="$(cat '
-                '<file>)"'
-            )
+            raise UserError(f"checkpoint={shown(text)}: is not an address ({error}). Allowed: {_FORMS}") from error
         found = _PATH.fullmatch(parts.path)
-        if not is_address(text) or not parts.hostname or found is None or not shown.isprintable():
-            raise UserError(f"checkpoint={shown}: is not such an address. Allowed: {_FORMS}")
+        if not is_address(text) or not parts.hostname or found is None or not text.isprintable():
+            raise UserError(f"checkpoint={shown(text)}: is not such an address. Allowed: {_FORMS}")
         secure = parts.scheme == "https"
         version = None if found["version"] is None else int(found["version"])
         return cls(secure, parts.hostname, port or (443 if secure else 80), found["prefix"], found["run"], version)
@@ -99,7 +92,7 @@ def given_token(file: str | None) -> str | None:
 
 
 def checked_token(token: str, where: str) -> str:
-    """The token. Raises UserError if it cannot be one; the message names `where` and not the token."""
+    """The token. Raises UserError if it cannot be one. The message says `where` it is from, and not what it is."""
     if not token or len(token) > LONGEST_TOKEN or not (token.isascii() and token.isprintable()):
         raise UserError(f"{where}: has no usable token. Allowed: 1 to {LONGEST_TOKEN} printable ASCII characters")
     return token

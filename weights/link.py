@@ -131,7 +131,7 @@ class Link:
         return listed if isinstance(listed, list) else []
 
     def _get(self, path: str, most: int) -> Answer:
-        """The answer to a GET, if its status is 200. A kept connection that the server has closed is made anew."""
+        """The answer to a GET, if its status is 200. A kept connection that the server has closed is made again."""
         kept = self._socket is not None
         try:
             answer = self._ask(path, most)

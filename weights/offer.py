@@ -1,12 +1,12 @@
-"""What a server offers to followers on other machines: the newest version, and those that still have a checkpoint.
+"""The versions that a server offers to followers on other machines: the newest, and those that have a checkpoint.
 
-    offer = Offer(lambda: source.run)
-    offer.publish(candidate)            # the thread that follows the run: each new version
+    offer = Offer()
+    offer.publish(candidate, run)       # the thread that follows the run: each new version
     offer.newest                        # any thread: the newest version as bytes, or None
     offer.find(run_id, 41)              # any thread but an event loop: it may read a file
 
-A version is made into bytes once, whoever asks for it, and never changes after that. A listener is called for each new
-version, on the thread that published it.
+A version is made into bytes once, however many followers ask for it, and never changes after that. A listener is called
+for each new version, on the thread that published it.
 """
 
 from __future__ import annotations
