@@ -159,7 +159,7 @@ class Liar:
     def __init__(self) -> None:
         self.answers: dict[int, bytes] = {}
         self.asked: list[int] = []
-        self.trickles = False
+        self._ended = threading.Event()
         self._said: deque[str] = deque()
         self._server = serve(self._news, "127.0.0.1", 0, process_request=self._answer, compression=None)
         self.port = self._server.socket.getsockname()[1]
@@ -178,6 +178,7 @@ class Liar:
         self.announce(number, len(body))
 
     def close(self) -> None:
+        self._ended.set()
         self._server.shutdown()
 
     def _answer(self, connection, request):
@@ -193,7 +194,7 @@ class Liar:
         return answer
 
     def _news(self, connection) -> None:
-        while True:
+        while not self._ended.is_set():
             while self._said:
                 connection.send(self._said.popleft())
             with contextlib.suppress(TimeoutError):

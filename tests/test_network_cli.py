@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import livegym
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.slow
 TRAINING = (*SMALL, "config=train_headless", "maxIterations=100000", "publishInterval=0.1", "sim.threads=1")
 PACED = ("testGamesNum=0", "playSpeed=1", "logLevel=debug")
 TOKEN = "a token for tests"
+OBS = np.array([0.0, 0.0, 0.1, 0.0], np.float32)
 
 
 def address_of(server: Running) -> str:
@@ -122,11 +124,11 @@ def test_python_programs_follow_an_address(server, training, token, tmp_path):
     address = address_of(server)
     loaded = livegym.load_policy(address)
     assert loaded.version >= 1
-    assert loaded([0.0, 0.0, 0.1, 0.0]).shape == (1,)
+    assert loaded(OBS).shape == (1,)
     with livegym.follow(address, runs_dir=tmp_path) as policy:
         assert policy.source == "network"
         first = policy.version
-        until(lambda: policy([0.0, 0.0, 0.1, 0.0]) is not None and policy.version > first + 1)
+        until(lambda: policy(OBS) is not None and policy.version > first + 1)
         assert policy.run == loaded.run
     fixed = livegym.load_policy(f"{address}/weights/{loaded.run}/1")
     assert fixed.version == 1
@@ -153,7 +155,7 @@ def test_the_page_and_the_dashboard_of_a_run_serve_its_weights(tmp_path):
             with policy:
                 first = policy.version
                 if name == "watch":
-                    until(lambda p=policy, v=first: p([0.0, 0.0, 0.1, 0.0]) is not None and p.version > v)
+                    until(lambda p=policy, v=first: p(OBS) is not None and p.version > v)
                 (path,) = runs(place, "train" if name == "watch" else "continuous")
                 assert policy.run == path.name
             process.end()
