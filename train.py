@@ -77,6 +77,10 @@ def _run(cfg: DictConfig, stop: StopFlag) -> int:
         from livegym.deploy.export import export
 
         return export(session, output)
+    if config.mode == "serve_weights":
+        from livegym.serve.weights_server import run_weights_server
+
+        return run_weights_server(config, session.task, stop)
     if config.mode in ("export_log", "evaluate_log"):
         from livegym.online.log_commands import run_log_command
 

@@ -33,6 +33,7 @@ from livegym.projects.commands import command
 from livegym.schema import RootConfig
 from livegym.schema.keys import Schema
 from livegym.schema.values import plain_text
+from livegym.utils.addresses import is_address, refuse_secrets
 from livegym.utils.errors import UserError, did_you_mean
 from livegym.utils.pipes import ending_with_the_reader, say
 
@@ -91,6 +92,7 @@ def _run(job: Job, arguments: list[str]) -> int:
         if {"--help", "-h"} & set(arguments):
             return _answer(serve_command.help_text())
         arguments = serve_command.arguments_of(arguments[1:])
+    _refuse_typed_tokens(arguments)
     registry.use(_project_dir(arguments))
     arguments = [spelt_out(argument) for argument in arguments]
     if {"--help", "-h"} & set(arguments):
@@ -140,6 +142,15 @@ def _run_sweep(jobs: Jobs, arguments: list[str]) -> int:
     if NoteSweep.directory is None:
         return status
     return max(status, finish(NoteSweep.directory, total))
+
+
+def _refuse_typed_tokens(arguments: list[str]) -> None:
+    """Raises UserError for an address with a token, before any other message could repeat it."""
+    for argument in arguments:
+        key, _, value = argument.partition("=")
+        value = value.strip("'\"\\")
+        if key.lstrip("+~") == "checkpoint" and is_address(value):
+            refuse_secrets(value)
 
 
 def _answer(text: str) -> int:

@@ -61,7 +61,7 @@ _KEYS: dict[Origin, str] = {
         online.challenge_limit_s online.max_rollbacks
     """,
     Origin.SESSION: """
-        mode checkpoint resume jobName runsDir projectDir
+        mode checkpoint weightsTokenFile resume jobName runsDir projectDir
         testGamesNum episodesPerVersion priority stochastic agent onMismatch poolEnvs followLatest
         swapGuard swapGuardMargin swapGuardConfidence
         runs runsSelect runsPlot runsTag runsPin runsDelete reportDir objective

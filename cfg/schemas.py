@@ -83,8 +83,7 @@ def _task_node(task: str, cls: type) -> DictConfig:
 
 def settings_node_of(algorithm: str) -> DictConfig:
     """The schema of `train.*` of an algorithm. Raises UserError if it cannot be loaded."""
-    settings: type[Any] = settings_class(algorithm)
-    return copy.deepcopy(_settings_node(algorithm, settings))
+    return copy.deepcopy(_settings_node(algorithm, cast(Any, settings_class(algorithm))))
 
 
 @functools.cache

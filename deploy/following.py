@@ -4,9 +4,9 @@
         while robot.runs():
             robot.act(policy(robot.observe()))
 
-A second thread finds new weights, on the weight bus if the run is trained on this machine and in its checkpoint files
-otherwise, and verifies them whole. The caller's thread adopts them at the beginning of a call by exchanging references
-(`live/swap.py`), as a test does. So:
+A second thread finds new weights, on the weight bus if the run is trained on this machine, in its checkpoint files
+otherwise, or on the server that an address names, and verifies them whole. The caller's thread adopts them at the
+beginning of a call by exchanging references (`live/swap.py`), as a test does. So:
 
 - an action comes from whole, finite weights of one version, or of two while they are blended; never from half of them;
 - weights that do not fit are refused with the difference in the log, and the old ones keep acting;
@@ -31,14 +31,19 @@ from livegym.deploy.policy import spec_and_settings
 from livegym.deploy.rows import EnvIds, Rows, rows_named
 from livegym.live.swap import LivePolicy
 from livegym.live.transition import SwapRule
+from livegym.play.starting import first_version, link_to
 from livegym.play.watch import Watcher
 from livegym.rl.policy import Misfit, Policy
 from livegym.rl.spec import PolicySpec
 from livegym.rundir.run import open_run
 from livegym.rundir.select import NothingYet, Selection, read_selected
+from livegym.utils.addresses import is_address
 from livegym.utils.errors import UserError, not_one_of
+from livegym.weights.address import given_token
+from livegym.weights.address_source import AddressSource
 from livegym.weights.candidate import Candidate, SwapEvent
 from livegym.weights.follow import FollowSource
+from livegym.weights.link import Link
 from livegym.weights.sources import CheckpointSource, candidate_of
 
 log = logging.getLogger(__name__)
@@ -64,35 +69,31 @@ def follow(
     seed: int = 0,
     device: str = "cpu",
     runs_dir: str | os.PathLike[str] = "runs",
+    token: str | None = None,
 ) -> FollowingPolicy:
-    """Follow a run: latest, best, a run directory, or a unique part of a run's name.
+    """Follow a run: latest, best, a run directory, a unique part of a run's name, or the address of a server.
 
     `num_envs`: environments that the policy acts in at once. `swap`, `blend_seconds` (of control steps),
     `min_swap_interval` (s), `weights` and `reload_interval` (s between two looks at files, above 0) are as in a test.
-    `history`: versions that `rollback` can return to. `patience`: s to wait for a first checkpoint.
+    `history`: versions that `rollback` can return to. `patience`: s to wait for a first checkpoint. `token`: that of
+    the server; None: that of the environment variable LIVEGYM_WEIGHTS_TOKEN.
 
     Raises UserError if there is no such run or checkpoint, and for a value that is not allowed.
     """
     _check_choice("swap", swap, SWAPS)
     _check_choice("weights", weights, WEIGHTS)
-    counts = {"num_envs": (num_envs, 1), "history": (history, 0)}
-    for name, (count, least) in counts.items():
-        if type(count) is not int or count < least:
-            raise UserError(f"{name}={count!r}: out of range. Allowed: a whole number, at least {least}")
-    times = {"blend_seconds": blend_seconds, "min_swap_interval": min_swap_interval, "patience": patience}
-    for name, seconds in {**times, "reload_interval": reload_interval}.items():
-        if not (isinstance(seconds, (int, float)) and math.isfinite(seconds) and seconds >= 0):
-            raise UserError(f"{name}={seconds!r}: out of range. Allowed: a number of seconds, at least 0")
-    if reload_interval == 0:
-        raise UserError(
-            "reload_interval=0: follows nothing. Allowed: above 0. For a policy that stays as it is: "
-            f"livegym.load_policy({os.fspath(run)!r})"
-        )
+    _check_counts(num_envs=(num_envs, 1), history=(history, 0))
+    _check_times(
+        run, blend_seconds=blend_seconds, min_swap_interval=min_swap_interval, patience=patience,
+        reload_interval=reload_interval,
+    )  # fmt: skip
     check_device(device)
-    selection, first = _first(os.fspath(run), Path(runs_dir), patience)
-    if weights == "bus" and selection.follow != "newest":
+    if is_address(os.fspath(run)) and weights != "auto":
+        raise UserError(f"weights={weights}: the weights of a server come over the network. Allowed: weights=auto")
+    chosen, first = _first(os.fspath(run), Path(runs_dir), patience, token)
+    if weights == "bus" and isinstance(chosen, Selection) and chosen.follow != "newest":
         raise UserError(
-            f"weights=bus: follow({os.fspath(run)!r}) follows the {selection.follow} checkpoint, which exists as a "
+            f"weights=bus: follow({os.fspath(run)!r}) follows the {chosen.follow} checkpoint, which exists as a "
             "file only. Allowed: weights=auto or files"
         )
     spec, settings = spec_and_settings(first)
@@ -101,11 +102,31 @@ def follow(
     try:
         live = LivePolicy(lambda: Policy(spec, settings, num_envs, device), first, stochastic, seed, rule)
     except Misfit as error:
-        raise UserError(f"{selection.file}: {error}. Its weights contradict its own configuration") from error
-    followed = open_run(Path(str(selection.run)))
-    files = CheckpointSource(followed, str(selection.follow), Path(runs_dir), spec.task)
-    source = FollowSource(files, weights if selection.follow == "newest" else "files", reload_interval)
+        raise UserError(f"{first.file or first.name}: {error}. Its weights contradict its own configuration") from error
+    if isinstance(chosen, Link):
+        return FollowingPolicy(spec, live, AddressSource(chosen, first, Path(runs_dir), reload_interval))
+    followed = open_run(Path(str(chosen.run)))
+    files = CheckpointSource(followed, str(chosen.follow), Path(runs_dir), spec.task)
+    source = FollowSource(files, weights if chosen.follow == "newest" else "files", reload_interval)
     return FollowingPolicy(spec, live, source)
+
+
+def _check_counts(**counts: tuple[int, int]) -> None:
+    """`counts`: name of an argument -> its value, and the least that is allowed."""
+    for name, (count, least) in counts.items():
+        if type(count) is not int or count < least:
+            raise UserError(f"{name}={count!r}: out of range. Allowed: a whole number, at least {least}")
+
+
+def _check_times(run: str | os.PathLike[str], **times: float) -> None:
+    for name, seconds in times.items():
+        if not (isinstance(seconds, (int, float)) and math.isfinite(seconds) and seconds >= 0):
+            raise UserError(f"{name}={seconds!r}: out of range. Allowed: a number of seconds, at least 0")
+    if times["reload_interval"] == 0:
+        raise UserError(
+            "reload_interval=0: follows nothing. Allowed: above 0. For a policy that stays as it is: "
+            f"livegym.load_policy({os.fspath(run)!r})"
+        )
 
 
 def _check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
@@ -113,17 +134,28 @@ def _check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
         raise not_one_of(name, value, allowed)
 
 
-def _first(run: str, runs_dir: Path, patience: float) -> tuple[Selection, Candidate]:
-    """The checkpoint with which it begins. Raises UserError if there is none, even after `patience` s."""
+def _first(run: str, runs_dir: Path, patience: float, token: str | None) -> tuple[Selection | Link, Candidate]:
+    """The checkpoint with which it begins, and where it is. Raises UserError if there is none after `patience` s."""
     deadline = time.monotonic() + patience
     while True:
         try:
+            if is_address(run):
+                link = link_to(run, token or given_token(None))
+                first = first_version(link)
+                break
             selection, state = read_selected(run, runs_dir)
             break
         except NothingYet as error:
             if time.monotonic() >= deadline:
                 raise UserError(f"{error} To wait for it here: follow(..., patience=<seconds>)") from error
         time.sleep(min(POLL, patience))
+    if is_address(run):
+        if link.address.version is None:
+            return link, first
+        raise UserError(
+            f"follow({run!r}): this is one version, which never changes. Allowed: the address of the server or of a "
+            f"run. For the version: livegym.load_policy({run!r})"
+        )
     if selection.run is None or selection.follow is None:
         raise UserError(
             f"follow({run!r}): this is one file, which never changes. Allowed: latest, best, a run directory, or part "
@@ -135,7 +167,7 @@ def _first(run: str, runs_dir: Path, patience: float) -> tuple[Selection, Candid
 class FollowingPolicy:
     """A policy whose weights are exchanged while it acts. Calls, resets and properties: from one thread at a time."""
 
-    def __init__(self, spec: PolicySpec, live: LivePolicy, source: FollowSource) -> None:
+    def __init__(self, spec: PolicySpec, live: LivePolicy, source: FollowSource | AddressSource) -> None:
         """Begins to follow `source`."""
         self.spec = spec
         self.events: deque[SwapEvent] = deque(maxlen=EVENTS)
@@ -179,11 +211,12 @@ class FollowingPolicy:
     @property
     def run(self) -> str:
         """The name of the run that is followed."""
-        return self._source.run.name
+        run = self._source.run
+        return self._live.acting.run if run is None else run.name
 
     @property
     def source(self) -> str:
-        """The source of new weights at the moment: bus or files."""
+        """The source of new weights at the moment: bus, files or network."""
         return self._source.kind
 
     @property
@@ -211,6 +244,8 @@ class FollowingPolicy:
         if self._watcher is not None:
             self._watcher.__exit__(None, None, None)
             self._watcher = None
+        if isinstance(self._source, AddressSource):
+            self._source.close()
 
     def __enter__(self) -> FollowingPolicy:
         return self

@@ -22,12 +22,15 @@ from livegym.cfg.validate import check_device
 from livegym.deploy.onnx_policy import SUFFIX, OnnxPolicy
 from livegym.deploy.rows import EnvIds, Rows, rows_named
 from livegym.live.transition import Chooser
+from livegym.play.starting import first_version, link_to
 from livegym.rl.distribution import RecurrentState
 from livegym.rl.policy import Misfit, Policy
 from livegym.rl.spec import PolicySpec
 from livegym.rundir.select import read_selected
 from livegym.schema.train import TrainConfig
+from livegym.utils.addresses import is_address
 from livegym.utils.errors import UserError
+from livegym.weights.address import given_token
 from livegym.weights.candidate import Candidate
 from livegym.weights.sources import candidate_of
 
@@ -39,13 +42,15 @@ def load_policy(
     seed: int = 0,
     device: str = "cpu",
     runs_dir: str | os.PathLike[str] = "runs",
+    token: str | None = None,
 ) -> LoadedPolicy | OnnxPolicy:
-    """Load the policy that `source` names, as `checkpoint=` does: latest, best, a run, part of its name, or a file.
+    """Load the policy that `source` names, as `checkpoint=` does: latest, a run, a file, or the address of a server.
 
     An ONNX file that `config=export` wrote is loaded with onnxruntime, on the CPU.
 
     Its actions are the most likely ones; with `stochastic`, samples drawn by a generator of its own, seeded with
-    `seed`. Raises UserError if there is no such policy, or if the file cannot be used.
+    `seed`. `token`: that of the server; None: that of the environment variable LIVEGYM_WEIGHTS_TOKEN. Raises UserError
+    if there is no such policy, or if it cannot be used.
     """
     check_device(device)
     name = os.fspath(source)
@@ -53,14 +58,19 @@ def load_policy(
         if device != "cpu":
             raise UserError(f"device={device}: an ONNX file runs on the CPU. Allowed: cpu")
         return OnnxPolicy(Path(name).expanduser(), stochastic, seed)
-    selection, state = read_selected(name, Path(runs_dir))
-    candidate = candidate_of(selection.file, state, 0.0)
+    if is_address(name):
+        candidate = first_version(link_to(name, token or given_token(None)))
+    else:
+        selection, state = read_selected(name, Path(runs_dir))
+        candidate = candidate_of(selection.file, state, 0.0)
     spec, settings = spec_and_settings(candidate)
     policy = Policy(spec, settings, 1, device)
     try:
         policy.load(candidate.model, candidate.spec)
     except Misfit as error:
-        raise UserError(f"{selection.file}: {error}. Its weights contradict its own configuration") from error
+        raise UserError(
+            f"{candidate.file or candidate.name}: {error}. Its weights contradict its own configuration"
+        ) from error
     return LoadedPolicy(policy, candidate, stochastic, seed)
 
 
@@ -131,4 +141,4 @@ class LoadedPolicy:
         return self._memory
 
     def __repr__(self) -> str:
-        return f"LoadedPolicy({self.spec.task}, version {self.version}, {self.file})"
+        return f"LoadedPolicy({self.spec.task}, version {self.version}, {self.file or self.run})"

@@ -15,6 +15,7 @@ from livegym.play.play import Listener, Player
 from livegym.play.results import Results
 from livegym.play.world import World
 from livegym.rundir.run import Run
+from livegym.weights.candidate import Candidate
 
 
 class Viewer:
@@ -36,6 +37,12 @@ class Viewer:
         The returned listener is attached to their control loop.
         """
         return Listener()
+
+    def offer(self, candidate: Candidate, run: Run | None) -> None:
+        """Offer a version to followers on other machines, if the viewer is a server. The watching thread calls it.
+
+        `run`: the directory of its run on this machine; None if there is none.
+        """
 
     def close(self) -> None:
         """Close the viewer at the end of the test."""
@@ -76,6 +83,11 @@ class Audience:
         player.attach(BoardWriter(self.board, world, results, self.controls))
         for viewer in self.viewers:
             player.attach(viewer.begin(world, run))
+
+    def offer(self, candidate: Candidate, run: Run | None) -> None:
+        """Offer a version to followers on other machines; see `Viewer.offer`."""
+        for viewer in self.viewers:
+            viewer.offer(candidate, run)
 
     def close(self) -> None:
         """End the test's board and close every viewer, even if closing another one raises an error."""

@@ -25,8 +25,9 @@ log = logging.getLogger(__name__)
 class YieldsToTraining(Listener):
     """Lowers the priority of this process once, at the first swap from a run that is live on this machine."""
 
-    def __init__(self, run: Callable[[], Run], watched: bool) -> None:
-        """`run` returns the run that is followed now. It is checked immediately, and after each swap.
+    def __init__(self, run: Callable[[], Run | None], watched: bool) -> None:
+        """`run` returns the run that is followed now; None: one on another machine. It is checked immediately, and
+        after each swap.
 
         `watched`: the test has a window or a page.
         """
@@ -42,7 +43,8 @@ class YieldsToTraining(Listener):
     def _check(self) -> None:
         if self._done:
             return
-        holder = lock_holder(self._run())
+        run = self._run()
+        holder = lock_holder(run) if run is not None else None
         if holder is None or not holder.here:
             return
         self._done = True

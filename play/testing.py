@@ -8,9 +8,7 @@ rate, and physics. The session determines engine, device, number of environments
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,10 +25,10 @@ from livegym.play.idle import YieldsToTraining
 from livegym.play.play import Listener, Player, quotas
 from livegym.play.report import Reporter
 from livegym.play.results import Results
-from livegym.play.watch import Watcher
+from livegym.play.starting import StartingPolicy, find_policy, source_of, wait_for_policy
+from livegym.play.watch import Versions, Watcher
 from livegym.play.world import LevelFollower, PlayRule, World, build_world, trained_otherwise, world_for
-from livegym.rundir.run import Run, begin_run, open_run, point_latest
-from livegym.rundir.select import NothingYet, Selection, read_selected
+from livegym.rundir.run import Run, begin_run, point_latest
 from livegym.schema.settled import SettledConfig
 from livegym.sim.recorder import StateRecorder
 from livegym.tasks.env import Step
@@ -39,26 +37,12 @@ from livegym.utils.log import console, file_log
 from livegym.utils.priority import make_idle
 from livegym.utils.seeding import seed_everything
 from livegym.utils.signals import StopFlag
+from livegym.weights.address_source import AddressSource
 from livegym.weights.archive import Archive
 from livegym.weights.candidate import Candidate
 from livegym.weights.follow import FollowSource
-from livegym.weights.newer_run import Leaving
-from livegym.weights.sources import CheckpointSource, candidate_of
 
 log = logging.getLogger(__name__)
-
-FOLLOWING = ("latest", "latest_train", "best")  # values of `checkpoint` that do not name a run
-WAIT_INTERVAL = 1.0  # s between polls for a first checkpoint
-REMIND_INTERVAL = 60.0  # s between log lines about the wait
-
-
-@dataclass(frozen=True)
-class StartingPolicy:
-    """The policy with which a test begins: its file, and the content of the file."""
-
-    selection: Selection
-    state: dict[str, Any]
-    load_ms: float
 
 
 def run_test(session: Session, stop: StopFlag, audience: Audience) -> int:
@@ -79,13 +63,19 @@ def _test(session: Session, stop: StopFlag, audience: Audience) -> int:
         if found is None:
             log.info("the test was stopped before there was a policy to test.")
             return 0
-        config = session.config_for(found.state.get("config"))
+        config = session.config_for(found.candidate.config)
     seed_everything(config.seed)
     torch.set_num_threads(1)  # more intra-op threads would contend with the physics threads
-    first = candidate_of(found.selection.file, found.state, found.load_ms) if found is not None else None
+    first = found.candidate if found is not None else None
     with explained_for_run(first.file, config.task, session.typed) if first is not None else contextlib.nullcontext():
         world = build_world(config, first, PlayRule.of(session, config))
-    source = _source(config, found)
+    source = source_of(config, found, config.task.name)
+
+    def seen(candidate: Candidate) -> None:
+        audience.offer(candidate, source.run if source is not None else None)
+
+    if first is not None:
+        seen(first)
 
     def build_for(candidate: Candidate) -> World:
         return world_for(candidate, session, first.run if first is not None else "")
@@ -98,8 +88,10 @@ def _test(session: Session, stop: StopFlag, audience: Audience) -> int:
     provenance = replace(session.provenance, config_yaml=text)
     run = begin_run(Path(config.runsDir), config.task.name, "test", provenance)
     point_latest(run.path.parent, "test", run)
-    with file_log(run.log_file):
-        follow = Following(source, build_for if config.onMismatch == "reinit" else None, other_world)
+    with file_log(run.log_file), contextlib.ExitStack() as stack:
+        if isinstance(source, AddressSource):
+            stack.callback(source.close)
+        follow = Following(source, build_for if config.onMismatch == "reinit" else None, other_world, seen)
         results = Results(_header(config, found, world.env.curriculum.level))
         if config.priority == "idle":
             make_idle()
@@ -113,50 +105,17 @@ def _find(session: Session, stop: StopFlag, audience: Audience) -> StartingPolic
     config = session.config
     if config.checkpoint is None:
         raise UserError(
-            "config=test needs checkpoint=...: latest, best, a run or a .pth (or agent=zero|random to try a task)."
+            "config=test needs checkpoint=...: latest, best, a run, a .pth or the address of a server (or "
+            "agent=zero|random to try a task)."
         )
     patient = config.testGamesNum == 0 and config.reloadInterval > 0
-    find = functools.partial(find_policy, config.checkpoint, Path(config.runsDir), session.task)
-    return wait_for_policy(find, patient, stop, audience.wait)
-
-
-def wait_for_policy(
-    find: Callable[[], StartingPolicy], patient: bool, stop: StopFlag, say: Callable[[str], None]
-) -> StartingPolicy | None:
-    """The policy that `find` returns, which is a call of `find_policy`; None if the test was stopped.
-
-    If `patient`, polls until there is a policy, and calls `say` with the reason for the wait. Raises UserError if the
-    named checkpoint cannot be used, or does not exist yet and `patient` is False.
-    """
-    logged: str | None = None
-    logged_at = 0.0
-    while not stop.requested:
-        try:
-            return find()
-        except NothingYet as error:
-            if not patient:
-                raise
-            say(f"waiting for a policy: {error}")
-            if str(error) != logged or time.monotonic() - logged_at > REMIND_INTERVAL:
-                log.info("waiting for a policy: %s", error)
-                logged, logged_at = str(error), time.monotonic()
-        stop.wait(WAIT_INTERVAL)
-    return None
-
-
-def find_policy(checkpoint: str, runs_dir: Path, task: str | None) -> StartingPolicy:
-    """Resolve a `checkpoint` and read it. Raises NothingYet if it may still appear, UserError if it is unusable."""
-    start = time.perf_counter()
-    selection, state = read_selected(checkpoint, runs_dir, task)
-    if selection.note:
-        log.info("%s", selection.note)
-    return StartingPolicy(selection, state, 1000 * (time.perf_counter() - start))
+    return wait_for_policy(lambda: find_policy(config, session.task), patient, stop, audience.wait)
 
 
 def _header(config: SettledConfig, found: StartingPolicy | None, level: float) -> dict[str, Any]:
     """The keys of `results.json` that describe the whole test; `level`: of the curriculum, 1 is the full task."""
     return {
-        "checkpoint": str(found.selection.file.absolute()) if found else None,
+        "checkpoint": found.origin if found else None,
         "agent": config.agent,
         "task": config.task.name,
         "seed": config.seed,
@@ -167,67 +126,19 @@ def _header(config: SettledConfig, found: StartingPolicy | None, level: float) -
     }
 
 
-def _source(config: SettledConfig, found: StartingPolicy | None) -> FollowSource | None:
-    """The source of newer weights; None if the checkpoint is a named file, or following is switched off.
-
-    Raises UserError for `weights=bus` if there is no weight bus.
-    """
-    selection = found.selection if found is not None else None
-    if config.weights == "bus":
-        _check_bus_is_meant(config, selection)
-    if selection is None:
-        return None
-    if selection.fixed:
-        log.info("checkpoint=%s names one file, so no newer weights are adopted.", config.checkpoint)
-    if selection.run is None or selection.follow is None or config.reloadInterval == 0:
-        return None
-    run = open_run(selection.run)
-    files = CheckpointSource(run, selection.follow, Path(config.runsDir), config.task.name, _leaving(config))
-    source = FollowSource(files, config.weights if selection.follow == "newest" else "files", config.reloadInterval)
-    if source.kind == "files":
-        log.info("following %s, polling its files every %g s", run.path, config.reloadInterval)
-    return source
-
-
-def _leaving(config: SettledConfig) -> Leaving:
-    """When this test leaves its run for a newer one: never, if the run was given by name."""
-    if config.checkpoint not in FOLLOWING:
-        if config.followLatest:
-            log.warning("followLatest=true has no effect: checkpoint=%s names a run, which is kept", config.checkpoint)
-        return Leaving.NEVER
-    if config.followLatest:
-        return Leaving.ALWAYS
-    return Leaving.NEVER if config.checkpoint == "best" else Leaving.WHEN_ENDED
-
-
-def _check_bus_is_meant(config: SettledConfig, selection: Selection | None) -> None:
-    """Raises UserError if another key of the command line contradicts `weights=bus`."""
-    if selection is None:
-        other = f"agent={config.agent} has no weights"
-    elif selection.run is None or selection.follow is None:
-        other = f"checkpoint={config.checkpoint} names one file, so nothing is followed"
-    elif selection.follow != "newest":
-        other = f"checkpoint={config.checkpoint} follows the {selection.follow} checkpoint, which exists as a file only"
-    elif config.reloadInterval == 0:
-        other = "reloadInterval=0 follows nothing"
-    elif config.followLatest:
-        other = "followLatest=true follows checkpoint files"
-    else:
-        return
-    raise UserError(f"weights=bus: {other}. Leave one of the two out; weights=auto uses the bus if there is one.")
-
-
 @dataclass(frozen=True)
 class Following:
     """The source of newer weights, and the function that builds a world for a version that does not fit.
 
     `source` is None if nothing is followed, and `build_for` is None if versions that do not fit are refused.
     `other_world` builds a world for a version that fits but was trained in other environments; None if it was not.
+    `seen` is called with each version that the source offers.
     """
 
-    source: FollowSource | None
+    source: FollowSource | AddressSource | None
     build_for: Callable[[Candidate], World] | None
     other_world: Callable[[Candidate, World], World | None]
+    seen: Callable[[Candidate], None] = lambda candidate: None
 
 
 @dataclass(frozen=True)
@@ -297,10 +208,14 @@ def _play_all(world: World, follow: Following, reporter: Reporter, plan: Plan, s
             reporter.note_new_world(world.live)
 
 
+def _nothing() -> None:
+    """Clean up nothing: no copy of the run is here."""
+
+
 class _NewerRunNote(Listener):
     """Records in the results, which viewers show, whether there is a newer run that the test does not follow."""
 
-    def __init__(self, source: FollowSource, results: Results) -> None:
+    def __init__(self, source: FollowSource | AddressSource, results: Results) -> None:
         self._source, self._results = source, results
 
     def on_step(self, step: Step, player: Player) -> None:
@@ -323,11 +238,16 @@ def _play_in(world: World, follow: Following, player: Player, reporter: Reporter
         return follow.other_world(candidate, world)
 
     source = follow.source
-    archive = Archive(lambda: source.run, world.live.first_run)
-    clean = CopyCleaner(world.live, lambda: source.run, stage.run).clean
+    archive: Versions
+    if isinstance(source, AddressSource):
+        archive, clean = source.archive, _nothing
+    else:
+        archive = Archive(lambda: source.run, world.live.first_run)
+        clean = CopyCleaner(world.live, lambda: source.run, stage.run).clean
     with Watcher(
-        world.live, follow.source, reporter.refusals, world.guard, follow.build_for, other_world, archive, clean
-    ) as watcher:
+        world.live, source, reporter.refusals, world.guard, follow.build_for, other_world, archive, clean,
+        seen=follow.seen,
+    ) as watcher:  # fmt: skip
         player.run(lambda: ended() or watcher.successor is not None)
     if watcher.successor is not None and (player.done or ended()):
         watcher.successor.close()

@@ -25,7 +25,7 @@ from livegym.play.world import World
 from livegym.rl.policy import Misfit
 from livegym.utils.errors import UserError
 from livegym.utils.log import ROUTINE
-from livegym.weights.archive import Archive
+from livegym.weights.archive import ArchivedVersion
 from livegym.weights.candidate import Candidate, Label, SwapEvent
 from livegym.weights.sources import Source
 
@@ -43,6 +43,19 @@ class Guard(Protocol):
 
     def judge(self, candidate: Candidate, live: LivePolicy, ended: Callable[[], bool]) -> bool:
         """Return whether a version that fits may take over; False: it is offered again. Raises GuardRefusal."""
+        ...
+
+
+class Versions(Protocol):
+    """The versions that can be loaded if a user asks for them, from files or from a server."""
+
+    entries: tuple[ArchivedVersion, ...]
+
+    def refresh(self) -> None:
+        """Bring `entries` up to date. May be called often."""
+
+    def load(self, label: Label) -> Candidate:
+        """The verified weights of a version. Raises UserError."""
         ...
 
 
@@ -82,9 +95,10 @@ class Watcher:
         guard: Guard | None = None,
         build_for: Callable[[Candidate], World] | None = None,
         other_world: Callable[[Candidate], World | None] | None = None,
-        archive: Archive | None = None,
+        archive: Versions | None = None,
         regularly: Callable[[], None] = lambda: None,
         hint: str = HINT,
+        seen: Callable[[Candidate], None] = lambda candidate: None,
     ) -> None:
         """`refusals` receives the versions that could not be used; `guard` tests versions before they are prepared.
 
@@ -92,7 +106,8 @@ class Watcher:
         becomes `successor`, and this thread ends. The same happens with the world from `other_world`, which builds one
         for a version of another run that fits but was trained in other environments, or returns None. `archive` has
         the versions that can be loaded from files. `regularly` is called after each poll, several times a second.
-        `hint` ends the warning about a version that does not fit.
+        `hint` ends the warning about a version that does not fit. `seen` is called with each version that the source
+        offers, before it is judged; it must not keep the tensors.
         """
         self._live = live
         self._source = source
@@ -101,6 +116,7 @@ class Watcher:
         self._other_world = other_world
         self._archive = archive
         self._regularly, self._hint = regularly, hint
+        self._seen = seen
         self._preloads = live.rule.pool_envs > 0  # of the files that exist at the start, for the pool
         self._compared = live.newest.run_id  # the run with which this world's environments were compared last
         self.successor: World | None = None
@@ -115,6 +131,7 @@ class Watcher:
         for refusal in self._source.refusals():
             self._refusals.put(refusal)
         if candidate is not None:
+            self._seen(candidate)
             self._offer(candidate)
 
     def recall(self) -> None:

@@ -31,6 +31,7 @@ from livegym.rundir.last_test import last_played
 from livegym.rundir.listing import BEST, best_checkpoint_file, first_usable, list_playable, newest_usable
 from livegym.rundir.run import NN, TRAINING_KINDS, Run, latest_dangles, list_runs, nn_of, open_run, read_latest, run_of
 from livegym.rundir.safe_load import CheckpointError
+from livegym.utils.addresses import is_address, shown
 from livegym.utils.errors import UserError, did_you_mean
 from livegym.utils.words import count
 
@@ -63,6 +64,11 @@ def resolve_checkpoint(selector: str, runs_dir: Path, task: str | None = None) -
         NothingYet: there is no such run, or no usable checkpoint in it so far.
         UserError: the selector matches nothing, or several runs.
     """
+    if is_address(selector):
+        raise UserError(
+            f"checkpoint={shown(selector)}: a server's weights can be watched and tested (config=test, "
+            "test_viewer, test_stream, test_record), but this needs files. Copy the run: docs/hot-reload.md"
+        )
     if runs_dir.is_dir() and not os.access(runs_dir, os.R_OK | os.X_OK):
         raise UserError(f"runsDir={runs_dir}: {runs_dir.absolute()} cannot be read (no permission).")
     if selector in ("latest", "latest_train"):

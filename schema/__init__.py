@@ -30,7 +30,7 @@ from livegym.schema.task import TaskConfig
 from livegym.schema.train import TrainConfig
 from livegym.schema.watching import WatchingKeys
 
-MODES = ("train", "test", "continuous", "runs", "report", "export_log", "evaluate_log", "export")
+MODES = ("train", "test", "continuous", "serve_weights", "runs", "report", "export_log", "evaluate_log", "export")
 
 
 @dataclass
@@ -67,8 +67,9 @@ class MainKeys:
     checkpoint: Optional[str] = key(
         None,
         "checkpoint to load: latest or latest_train (newest of the latest run), best (best of that same run), "
-        "latest_test (the newest that the latest test played), a run directory, a unique part of a run's name, or a "
-        ".pth or .policy file. In train mode without resume, a new run starts from its weights",
+        "latest_test (the newest that the latest test played), a run directory, a unique part of a run's name, a "
+        ".pth or .policy file, or the address of a server to follow, such as http://server:58080. In train mode "
+        "without resume, a new run starts from its weights",
         example="checkpoint=latest",
     )
     resume: Union[bool, str] = key(
@@ -161,6 +162,13 @@ class MainKeys:
         choices=("auto", "files", "bus"),
         mode="test continuous",
         viewers=True,
+    )
+    weightsTokenFile: Optional[str] = key(
+        None,
+        "file with the token of the server whose address checkpoint= gives; only its owner may be able to read it; "
+        "null: the environment variable LIVEGYM_WEIGHTS_TOKEN, else a prompt if the server needs one",
+        mode="test",
+        example="weightsTokenFile=~/.livegym-token",
     )
     swap: str = key(
         "now",

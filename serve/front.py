@@ -18,17 +18,20 @@ from livegym.serve.watchdog import Watchdog
 from livegym.utils.errors import UserError
 from livegym.web.gateway import Gateway
 from livegym.web.opening import PageAddress, announce
+from livegym.web.weights import WeightRoutes
+from livegym.weights.offer import Offer
 
 
 @contextlib.contextmanager
-def served(address: PageAddress, api: OnlineApi, dashboard: Dashboard, status: Status) -> Iterator[None]:
-    """Serve dashboard and clients inside the `with` block.
+def served(address: PageAddress, api: OnlineApi, dashboard: Dashboard, status: Status, offer: Offer) -> Iterator[None]:
+    """Serve dashboard, clients and followers of the weights inside the `with` block.
 
     Raises UserError if no port is free.
     """
     reading = status.reading
     gateway = Gateway(address.access, address.host, address.port, reading, Readings(reading), status.trouble)
     gateway.app.include_router(dashboard.router)
+    gateway.app.include_router(WeightRoutes(offer, gateway).router)
     api.mount(gateway)
     address.warn_of_others()
     gateway.start()

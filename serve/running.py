@@ -74,6 +74,7 @@ from livegym.utils.signals import StopFlag
 from livegym.utils.words import count
 from livegym.web.opening import page_address
 from livegym.weights.follow import FollowSource
+from livegym.weights.offer import Offer
 from livegym.weights.sources import CheckpointSource, candidate_of
 
 log = logging.getLogger(__name__)
@@ -285,7 +286,11 @@ def _serve(plan: _Plan, run: Run, memory: ServiceState, stop: StopFlag) -> int:
         watchdog = Watchdog(run, config)
         champion = champion_of(config, run, plan.layout, decider, outcomes, watchdog)
         review = champion.review if champion is not None else lambda: None
-        watcher = Watcher(live, plan.source(run), queue.SimpleQueue(), champion, regularly=review)
+        source, offer = plan.source(run), Offer()
+        offer.publish(replace(live.acting, model=live.weights()[1]), run)
+        watcher = Watcher(
+            live, source, queue.SimpleQueue(), champion, regularly=review, seen=lambda c: offer.publish(c, run)
+        )
         simulator = BuiltIn(env, service, play_speed(config)) if own else None
         latencies, page = Latencies(), page_of(config.streamPage)
         api = OnlineApi(
@@ -298,7 +303,7 @@ def _serve(plan: _Plan, run: Run, memory: ServiceState, stop: StopFlag) -> int:
         pictures = pictures_of(env.task, service.tally)
         control = control_of(live, watchdog, champion, memory.not_learned)
         dashboard = Dashboard(status.reading, loop.points, pictures, control, address.access, status.stream_rewards)
-        resources.enter_context(served(address, api, dashboard, status))
+        resources.enter_context(served(address, api, dashboard, status, offer))
         resources.callback(inbox.close)
         watchdog.start()
         resources.callback(watchdog.stop)

@@ -46,11 +46,13 @@ class Running:
         env: dict[str, str] | None = None,
         script: Path = TRAIN,
         program: str | Path = sys.executable,
+        under: Sequence[str] = (),
     ) -> None:
+        """`under`: another command that runs it."""
         self.log = cwd / f"{name}.log"
         with self.log.open("w") as out:
             self.process = subprocess.Popen(
-                [str(program), str(script), *arguments],
+                [*under, str(program), str(script), *arguments],
                 cwd=cwd, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **(env or {})},
             )  # fmt: skip
 

@@ -62,7 +62,8 @@ def test_a_bench_task_is_the_peers_environment(name):
 
 TOYS = [
     "assault", "copies", "cores", "env_throughput", "grasping", "gymnasium_overhead", "hot_swap", "isaacgym",
-    "isaacgym_learning", "look_ahead", "neighbours", "online", "online_day", "online_learning", "online_soak", "peers",
+    "isaacgym_learning", "look_ahead", "neighbours", "network_weights", "online", "online_day", "online_learning",
+    "online_soak", "peers",
     "plot_by_version", "plot_swaps", "ppo_throughput", "reload", "scaling", "soak", "stream", "time_to_solve",
 ]  # fmt: skip
 

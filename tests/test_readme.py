@@ -132,6 +132,8 @@ ELSEWHERE = {
     "livegym projectDir=path/to/slider task=Slider": "test_outside_project.py runs every mode so",
     "livegym config=continuous task=Cartpole simulator=external": "test_client_package.py",
     'curl -H "Authorization: Bearer $TOKEN" http://server:58080/stats': "test_web_access.py sends that header",
+    "python train.py config=test_viewer testGamesNum=0 checkpoint=http://server:58080 "
+    "weightsTokenFile=~/.livegym-token": "test_network_cli.py, with a server on this machine",
 }  # fmt: skip
 """Commands that are not run here, and where they are, or why not."""
 
@@ -288,7 +290,8 @@ def test_the_command_runs(command, trained, display):
     trains = "config=train_headless" in arguments or any(
         a.startswith(("watch=", "viewer=", "trainVideoEvery=")) for a in arguments
     )
-    serves = "config=continuous" in arguments or arguments[0] == "serve"
+    offers = "config=serve_weights" in arguments
+    serves = "config=continuous" in arguments or arguments[0] == "serve" or offers
     endless = (
         serves
         or "testGamesNum=0" in arguments
@@ -299,6 +302,7 @@ def test_the_command_runs(command, trained, display):
         assert done.returncode == 0, done.stdout
         return
     with Running(trained, *arguments, env=display) as process:
-        process.wait_for("iteration 1/" if trains else "dashboard at" if serves else "testing ")
+        served = "offering" if offers else "dashboard at"
+        process.wait_for("iteration 1/" if trains else served if serves else "testing ")
         assert process.end() == (130 if trains else 0), process.text
     assert "Traceback" not in process.text

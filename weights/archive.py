@@ -28,10 +28,10 @@ REFRESH = 5.0  # s between two scans of the directory
 
 @dataclass(frozen=True)
 class ArchivedVersion:
-    """A checkpoint file that is not loaded; its content is not verified."""
+    """A checkpoint file, here or on a server, that is not loaded; its content is not verified."""
 
     label: Label
-    file: Path
+    file: Path | None  # None: on a server
     epoch: int
     score: float | None  # from its sidecar
     made: float | None  # s since 1970, from its sidecar
@@ -74,6 +74,7 @@ class Archive:
             raise UserError(f"version {label} has no checkpoint any more. It was deleted when newer ones were saved")
         start = time.perf_counter()
         try:
+            assert entry.file is not None, "it was listed here"
             state = read_checkpoint(entry.file)
             return candidate_of(entry.file, state, 1000 * (time.perf_counter() - start))
         except (CheckpointError, OSError) as error:

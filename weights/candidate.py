@@ -32,7 +32,7 @@ class Candidate:
     version: int
     epoch: int
     score: float | None  # compared to find the best version
-    file: Path | None  # None: from the weight bus
+    file: Path | None  # None: from the weight bus or the network
     source: str = "files"
     load_ms: float = 0.0
     run_name: str = ""  # used if there is no file that names the run
@@ -40,6 +40,7 @@ class Candidate:
     made: float | None = None  # s since 1970: when it was published or saved; None: unknown
     config: dict[str, Any] | None = None  # the run's configuration; None: unknown
     level: float | None = None  # of the curriculum at that time; None if there is no curriculum, or it is unknown
+    address: str = ""  # of the server that sent it; empty: it comes from this machine
 
     @property
     def run(self) -> str:
@@ -49,8 +50,10 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """Name for messages: the file's name, or the version on the weight bus."""
-        return self.file.name if self.file is not None else f"version {self.version} on the weight bus"
+        """Name for messages: the file's name, or the version and where it comes from."""
+        if self.file is not None:
+            return self.file.name
+        return f"version {self.version} {f'from {self.address}' if self.address else 'on the weight bus'}"
 
     def label(self, first_run: str) -> Label:
         """Its version, preceded by the run's name if that is not `first_run`, the run that a test began with."""
@@ -62,7 +65,7 @@ class SwapEvent:
     """A new version was offered to the running policy: it was adopted, or refused with a reason."""
 
     time: float  # s since the epoch
-    source: str  # files, bus, history
+    source: str  # files, bus, network, history
     run: str
     file: str
     version: int | None

@@ -24,6 +24,9 @@ from livegym.web.metrics import Reading
 from livegym.web.mjpeg import stream_router
 from livegym.web.opening import PageAddress
 from livegym.web.scene_proxy import SceneProxy
+from livegym.web.weights import WeightRoutes
+from livegym.weights.candidate import Candidate
+from livegym.weights.offer import Offer
 
 
 class Page(Viewer):
@@ -41,8 +44,11 @@ class Page(Viewer):
         self._scene_server = SceneServer(fps)
         self._pictures = FrameEncoder(self._scene_server.slot, size)
         self._pages = Pages(board, controls, address.access, self._hello, self._scene_server.apply)
+        self._offer = Offer()
+        self._weights = WeightRoutes(self._offer, self.gateway)
         self._proxy = SceneProxy(self._scene_server.server, self._scene_server.opened, self._scene_server.closed)
-        for router in (self._proxy.router, self._pages.router, stream_router(self._pictures.frames)):
+        pictures = stream_router(self._pictures.frames)
+        for router in (self._proxy.router, self._pages.router, self._weights.router, pictures):
             self.gateway.app.include_router(router)
         self.gateway.start()
 
@@ -51,6 +57,10 @@ class Page(Viewer):
         self._scene_server.begin(world)
         self._pictures.begin(world)
         return self._scene_server.slot
+
+    def offer(self, candidate: Candidate, run: Run | None) -> None:
+        """Offers a version to followers on other machines."""
+        self._offer.publish(candidate, run)
 
     def close(self) -> None:
         """Ends the server. Pages that stay open keep trying to reconnect."""
@@ -71,13 +81,15 @@ class Page(Viewer):
             "scene_clients": len(self._scene_server.client_cameras),
         }
         refused = {"refused_messages": self._pages.refused, "dropped_messages": self._proxy.dropped}
-        return {**{name: state.get(name) for name in kept}, "clients": self._pages.open, **scene_server, **refused}
+        clients = {"clients": self._pages.open, "followers": self._weights.open}
+        return {**{name: state.get(name) for name in kept}, **clients, **scene_server, **refused}
 
     def _metrics(self) -> Iterable[Reading]:
         state = self._board.state
         policy = state.get("policy") or {}
         gauges = {
             "livegym_clients": ("open pages", self._pages.open),
+            "livegym_followers": ("machines that follow the weights", self._weights.open),
             "livegym_scene_updates_per_second": ("updates of the 3D scene", self._scene_server.rate),
             "livegym_scene_lag_seconds": ("age of the newest frame when it was sent", self._scene_server.lag),
             "livegym_policy_version": ("version of the acting policy", policy.get("version")),
