@@ -1,4 +1,6 @@
-"""Refusals of keys and modes that do not work with matches, by name and with the reason. docs/matches.md has the same table.
+"""Refusals of keys and modes that do not work with matches, by name and with the reason.
+
+docs/matches.md has the same table.
 
 check_match("Push", "learners")     # raises UserError for a task with two seats
 """

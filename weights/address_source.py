@@ -32,8 +32,11 @@ from livegym.weights.sources import CheckpointSource
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE_S, LONGEST_PAUSE_S, DENIED_PAUSE_S = 0.25, 5.0, 30.0
-"""Pauses before the next connection: the first one, which doubles; the longest; that after a refusal."""
+FIRST_PAUSE_S = 0.25
+"""Pause before the next connection; it doubles with each failure."""
+LONGEST_PAUSE_S = 5.0
+DENIED_PAUSE_S = 30.0
+"""Pause after a refusal."""
 WAKE_S = 1.0
 """Longest wait for an announcement, after which `close` is noticed."""
 LEAST_S = 0.02
@@ -52,7 +55,9 @@ class AddressSource:
 
     def __init__(self, link: Link, first: Candidate, runs_dir: Path, interval: float) -> None:
         """`first`: a version that the link has fetched; `interval`: s between polls of files, if they are followed."""
-        self._link, self._runs_dir, self._interval = link, runs_dir, interval
+        self._link = link
+        self._runs_dir = runs_dir
+        self._interval = interval
         self.address = link.address.name
         self._fixed_run = first.run_id if link.address.run is not None else None
         self._most = GROWTH * sum(v.numel() * v.element_size() for v in first.model.values()) + SLACK

@@ -64,7 +64,9 @@ class RemoteArchive:
 
 
 def _entry(label: Label, listed: dict[str, Any]) -> ArchivedVersion:
-    epoch, score, made = listed.get("epoch"), listed.get("score"), listed.get("made")
+    epoch = listed.get("epoch")
+    score = listed.get("score")
+    made = listed.get("made")
     known = epoch if type(epoch) is int and 0 <= epoch <= LARGEST else 0
     return ArchivedVersion(label, None, known, _finite(score), _finite(made))
 
