@@ -170,7 +170,7 @@ def _unwritable(path: Path, error: OSError) -> UserError:
 def _environments(session: Session, source: Source) -> Iterator[Env | None]:
     """The environments in which the graph is checked, without noise and delays; None if livegym cannot step them."""
     config = source.config
-    check_match(config.task.name, "export")
+    check_match(config.task.name, TASKS[config.task.name].seats, "export")
     task = TASKS[config.task.name]
     if task.own_env or task.only_clients:
         yield None

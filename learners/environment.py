@@ -23,7 +23,7 @@ from livegym.cfg.typed import to_typed
 from livegym.cfg.validate import num_envs_of, validate
 from livegym.projects import registry
 from livegym.schema.settled import SettledConfig, settled
-from livegym.tasks import build
+from livegym.tasks import TASKS, build
 from livegym.tasks.env import Env
 from livegym.tasks.matches import check_match
 from livegym.utils.errors import UserError, did_you_mean
@@ -100,7 +100,7 @@ def make(
     cfg.numEnvs = num_envs_of(cfg)
     validate(cfg, algorithm=False)
     config = settled(to_typed(cfg))
-    check_match(config.task.name, "learners")
+    check_match(config.task.name, TASKS[config.task.name].seats, "learners")
     return Made(build.make_env(config.task, config.sim, config.physics, config.numEnvs, config.seed), config, typed)
 
 

@@ -169,7 +169,7 @@ class Compare:
 
     def carry_out(self, controls: Controls, player: Player) -> None:
         """See `ControlRequest`."""
-        check_match(player.env.config.name, "compare")
+        check_match(player.env.config.name, player.env.seats, "compare")
         if player.env.num_envs < 2:
             raise UserError("a comparison of two versions needs two environments. Start with numEnvs=2 or more.")
         if _recalled(self, (self.first, self.second), controls, player):

@@ -18,6 +18,7 @@ from livegym.rl.spec import PolicySpec, difference, spec_of
 from livegym.schema import PhysicsConfig, TaskConfig
 from livegym.schema.settled import SettledConfig
 from livegym.sim.base import APPLIED
+from livegym.tasks import TASKS
 from livegym.tasks.build import make_env
 from livegym.tasks.env import Env
 from livegym.tasks.matches import check_match
@@ -78,7 +79,7 @@ def build_world(
     """
     for name in ("poolEnvs", "swapGuard"):
         if getattr(config, name):
-            check_match(config.task.name, name)
+            check_match(config.task.name, TASKS[config.task.name].seats, name)
     fields = (APPLIED,) if config.viewer or config.watch else ()  # viewers may push bodies
     shown = config.viewer or config.watch or config.videoRecord
     env = make_env(config.task, config.sim, config.physics, config.numEnvs, config.seed, fields, shown)

@@ -175,7 +175,7 @@ def play_speed(config: SettledConfig) -> float:
 def _check(config: SettledConfig, env: Env) -> None:
     """Raises UserError for settings and algorithms that continuous training does not support."""
     algorithm_of(config.train).actor_critic(spec_of(env), config.train)
-    check_match(config.task.name, "continuous")
+    check_match(config.task.name, env.seats, "continuous")
     if config.swap == "reset":
         raise UserError(
             "swap=reset: a live stream may have no episodes, and would then keep the old weights forever. "

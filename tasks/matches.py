@@ -2,12 +2,11 @@
 
 docs/matches.md has the same table.
 
-check_match("Push", "learners")     # raises UserError for a task with two seats
+    check_match("Push", 2, "learners")     # raises UserError for a task with two seats
 """
 
 from __future__ import annotations
 
-from livegym.tasks import TASKS
 from livegym.utils.errors import UserError
 
 REFUSED = {
@@ -45,9 +44,8 @@ REFUSED = {
 """key -> (what is refused, why, what to do instead)."""
 
 
-def check_match(task: str, what: str) -> None:
-    """Raises UserError if the task is a match; `what` is a key of `REFUSED`."""
-    cls = TASKS[task]
-    if cls.seats > 1:
+def check_match(task: str, seats: int, what: str) -> None:
+    """Raises UserError if a task with so many seats is a match; `what` is a key of `REFUSED`."""
+    if seats > 1:
         name, why, instead = REFUSED[what]
         raise UserError(f"{name}: not with {task}, which is a match: {why}. Instead: {instead}")

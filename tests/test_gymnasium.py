@@ -82,7 +82,7 @@ def test_gymnasiums_checker_passes(task):
 
 def test_the_registry_has_every_task_that_can_be_simulated_here():
     ids = {name for name in gymnasium.registry if name.startswith("livegym/")}
-    assert ids == {f"livegym/{task}-v0" for task in (*TASKS, "Task")}
+    assert ids == {f"livegym/{task}-v0" for task in (*TASKS, "Push", "Task")}  # Push is refused with a reason
     livegym.register_envs()  # a second call does nothing
     assert ids == {name for name in gymnasium.registry if name.startswith("livegym/")}
     with pytest.raises(NameNotFound, match=r"Did you mean: `Ant`"):

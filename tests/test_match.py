@@ -136,8 +136,8 @@ def test_a_test_counts_worlds_and_their_winners():
 def test_what_a_match_cannot_do_is_refused_by_name(what):
     name, why, instead = REFUSED[what]
     with pytest.raises(UserError, match=re.escape(f"{name}: not with Push, which is a match: {why}")):
-        check_match("Push", what)
-    check_match("Cartpole", what)
+        check_match("Push", 2, what)
+    check_match("Cartpole", 1, what)
     assert f"| {name} | refused: {why} | {instead} |" in PAGE.read_text()
 
 

@@ -69,7 +69,12 @@ def test_every_tag_of_a_training_run_is_documented(played):
     written = {generic(tag) for tag in accumulator.Tags()["scalars"]}
     ends = {"episodes": 1, "reason_counts": {"reached": 1}, "success_reason": "reached"}
     report = EpisodeSummary(metric_mean={"stage": 1.0}, level=0.5, **ends)  # of other tasks
-    others = {generic(tag) for tag in scalars(Iteration(1, 1, 1, 1, 1.0, 1.0, 1.0, None, None, False, {}, report))}
+    match = EpisodeSummary(wins=(1, 0), **ends)
+    others = {
+        generic(tag)
+        for kind in (report, match)
+        for tag in scalars(Iteration(1, 1, 1, 1, 1.0, 1.0, 1.0, None, None, False, {}, kind))
+    }
     assert {"rewards/step", "ends/<>", "losses/a_loss"} <= written
     assert written | others == documented("TensorBoard curves of a training run")
 

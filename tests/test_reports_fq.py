@@ -118,12 +118,13 @@ def test_the_learner_is_told_of_time_limits_and_of_no_failure_in_that_step(confi
     learner = RlGamesEnv(env, "cpu")
     learner.reset()
     everywhere = torch.full((2,), True)
+    rows = env.num_rows
     for left in reversed(range(env.max_length)):
         reasons = dict.fromkeys(short.terminations, everywhere if left == 0 and fails else ~everywhere)
         env.task.terminate = lambda state, reasons=reasons: reasons  # of this one object
         _, _, dones, infos = learner.step(env.zero_action())
-        assert infos["time_outs"].tolist() == [left == 0 and not fails] * 2
-        assert dones.tolist() == [left == 0] * 2
+        assert infos["time_outs"].tolist() == [left == 0 and not fails] * rows
+        assert dones.tolist() == [left == 0] * rows
 
 
 @pytest.mark.parametrize("num_envs", [1, 2, 7])

@@ -21,6 +21,7 @@ OUTSIDE = (
     "LICENSE",
     "clients/python/README.md",
     "examples/gym_client.py",
+    "examples/slurm/train.sbatch",
     "examples/territory_client.py",
     "examples/gymnasium.ipynb",
     "examples/browser_game/client.js",
