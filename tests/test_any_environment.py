@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import gymnasium
@@ -403,6 +404,8 @@ def test_the_document_connects_cartpole_and_the_run_goes_on(tmp_path):
     times = json.loads(plots.read_text())["recent"]["t"]
     with Serving(tmp_path, *resume.split()[2:], "streamPort=0", name="again") as again:
         assert again.until(lambda s: s["serving"]["version"] > 1)["buffer"]["added"] >= 399
+        answered = time.monotonic()
+        again.until(lambda s: time.monotonic() > answered + 2.5)  # a point is added once a second
         assert again.end() == 0
     assert 0 < len(times) < len(later := json.loads(plots.read_text())["recent"]["t"])
     assert later[: len(times)] == times  # the plots go on

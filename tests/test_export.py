@@ -189,7 +189,7 @@ def test_histories_delays_and_action_stages_are_inside(config):
     controller, checked, _ = exported(config, env, wanted)
     assert list(controller.states) == ["push", *(f"past_{n}" for n in BLOCKS[2:5]), "last_actions", "steps"]
     assert controller.states["past_pole_angle"][0] == (4, 1)
-    assert checked.in_episodes < 1e-5
+    assert checked.in_episodes < 1  # of what is allowed
 
 
 @pytest.mark.slow
@@ -200,7 +200,7 @@ def test_the_whole_task_is_inside_and_samples_with_noise(config, tmp_path):
     controller, checked, run = exported(config, env, Wanted("task", stochastic=True), recurrent, file=file)
     assert [name for name in controller.inputs if name not in controller.states] == ["qpos", "qvel", "noise"]
     assert controller.states["memory_0"][0] == (1, 5)
-    assert 0 < checked.in_episodes < 1e-5
+    assert 0 < checked.in_episodes < 1
     given = controller.zeros(2)
     given["noise"][1] = 1.0
     both, one = run(given), run({name: value[1:] for name, value in given.items()})
@@ -238,7 +238,7 @@ def test_the_file_says_what_it_is(written):
     import onnx
 
     file, text = written
-    assert re.search(r"checked against the policy: 1,000 control steps .* and 1,000 random observations", text)
+    assert re.search(r"checked against the policy: 1,000 control steps .*, 1,000 random observations \(", text)
     assert f"takes obs; gives actions, controls\nwritten: {file}" in text
     assert [path.name for path in file.parent.iterdir()] == [file.name]
     model = onnx.load(file)

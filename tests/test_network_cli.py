@@ -15,7 +15,10 @@ from tests.patience import PATIENCE_S, until
 from tests.processes import SMALL, Running, results, run, runs
 
 pytestmark = pytest.mark.slow
-TRAINING = (*SMALL, "config=train_headless", "maxIterations=100000", "publishInterval=0.1", "sim.threads=1")
+KEPT = 10  # a version whose checkpoint is never deleted
+TRAINING = (
+    *SMALL, "config=train_headless", "maxIterations=100000", f"keepEvery={KEPT}", "publishInterval=0.1", "sim.threads=1"
+)  # fmt: skip
 PACED = ("testGamesNum=0", "playSpeed=1", "logLevel=debug")
 TOKEN = "a token for tests"
 OBS = np.array([0.0, 0.0, 0.1, 0.0], np.float32)
@@ -128,12 +131,12 @@ def test_python_programs_follow_an_address(server, training, token, tmp_path):
     with livegym.follow(address, runs_dir=tmp_path) as policy:
         assert policy.source == "network"
         first = policy.version
-        until(lambda: policy(OBS) is not None and policy.version > first + 1)
+        until(lambda: policy(OBS) is not None and policy.version > max(first + 1, KEPT))
         assert policy.run == loaded.run
-    fixed = livegym.load_policy(f"{address}/weights/{loaded.run}/1")
-    assert fixed.version == 1
+    fixed = livegym.load_policy(f"{address}/weights/{loaded.run}/{KEPT}")
+    assert fixed.version == KEPT
     with pytest.raises(UserError, match="never changes"):
-        livegym.follow(f"{address}/weights/{loaded.run}/1")
+        livegym.follow(f"{address}/weights/{loaded.run}/{KEPT}")
     with pytest.raises(UserError, match="Allowed: weights=auto"):
         livegym.follow(address, weights="files")
     with pytest.raises(UserError, match="that token is wrong"):
