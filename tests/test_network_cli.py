@@ -15,9 +15,8 @@ from tests.patience import PATIENCE_S, until
 from tests.processes import SMALL, Running, results, run, runs
 
 pytestmark = pytest.mark.slow
-KEPT = 10  # a version whose checkpoint is never deleted
 TRAINING = (
-    *SMALL, "config=train_headless", "maxIterations=100000", f"keepEvery={KEPT}", "publishInterval=0.1", "sim.threads=1"
+    *SMALL, "config=train_headless", "maxIterations=100000", "keepLast=null", "publishInterval=0.1", "sim.threads=1"
 )  # fmt: skip
 PACED = ("testGamesNum=0", "playSpeed=1", "logLevel=debug")
 TOKEN = "a token for tests"
@@ -131,12 +130,12 @@ def test_python_programs_follow_an_address(server, training, token, tmp_path):
     with livegym.follow(address, runs_dir=tmp_path) as policy:
         assert policy.source == "network"
         first = policy.version
-        until(lambda: policy(OBS) is not None and policy.version > max(first + 1, KEPT))
+        until(lambda: policy(OBS) is not None and policy.version > first + 1)
         assert policy.run == loaded.run
-    fixed = livegym.load_policy(f"{address}/weights/{loaded.run}/{KEPT}")
-    assert fixed.version == KEPT
+    fixed = livegym.load_policy(f"{address}/weights/{loaded.run}/1")
+    assert fixed.version == 1
     with pytest.raises(UserError, match="never changes"):
-        livegym.follow(f"{address}/weights/{loaded.run}/{KEPT}")
+        livegym.follow(f"{address}/weights/{loaded.run}/1")
     with pytest.raises(UserError, match="Allowed: weights=auto"):
         livegym.follow(address, weights="files")
     with pytest.raises(UserError, match="that token is wrong"):
