@@ -33,7 +33,7 @@ watch: $(READY)
 	$(RUN) train.py config=test_stream testGamesNum=0 checkpoint=latest
 
 test: $(READY) programs
-	$(RUN) -m pytest -m "not slow" -n auto --dist worksteal
+	$(RUN) -m pytest -m "not slow" -n auto
 
 test-slow: test-slow-shared test-slow-alone
 
