@@ -112,7 +112,7 @@ class OnlineApi:
         )
         self._reader = Reader(description)
         self._schema = schema_of(self._reader.observe_schema, self._reader.reward_schema)
-        self._leases = leases or StreamLeases()
+        self._leases = StreamLeases() if leases is None else leases
         self._intake = Intake(inbox, self._leases, took, stream_rate, description.units)
         self._clients = Clients(self._leases)  # of WebSockets
         self._numbers = itertools.count(1)

@@ -64,7 +64,7 @@ def test_its_lines_install_livegym_and_its_command_trains(tmp_path):
     said = {(name, rest): image.carry_out(name, rest) for name, rest in instructions()}
     assert "Successfully installed livegym" in next(text for (_, rest), text in said.items() if "pip" in rest)
     assert "Cartpole" in said["RUN", "livegym --list-tasks"]
-    assert image.cwd == tmp_path / "work"
+    assert image.cwd == tmp_path / "data"
     (run_dir,) = runs(image.cwd)
     assert "finished after" in (run_dir / "train.log").read_text()
 

@@ -14,19 +14,10 @@ from livegym.rl.algorithms.ppo.settings import NetworkConfig, PPOConfig
 from livegym.rl.spec import shapes_of, spec_of
 from livegym.tasks.base import Discrete
 from livegym.utils.errors import UserError
-from livegym.utils.seeding import seed_everything
-from livegym.utils.signals import StopFlag
-from tests.dummy import Counting, counting_env
+from tests.dummy import counting_env
+from tests.test_learning import TINY, learner_of, trained, with_spec
 
-TRAIN = PPOConfig(
-    network=NetworkConfig(units=[8]),
-    max_iterations=2,
-    horizon_length=8,
-    num_minibatches=2,
-    mini_epochs=2,
-    learning_rate=1e-4,
-    bounds_loss_coef=0.0,
-)
+TRAIN = dataclasses.replace(TINY, learning_rate=1e-4, bounds_loss_coef=0.0)
 
 
 def scaled(factor: float) -> PPOConfig:
@@ -35,10 +26,9 @@ def scaled(factor: float) -> PPOConfig:
     )
 
 
-def trained(train: PPOConfig, iterations: int = 2):
-    seed_everything(3)
-    learner = algorithm_of(train).learner(counting_env(num_envs=4), train, iterations, "cpu", StopFlag())
-    learner.train(lambda iteration: None)
+def agent_after(train: PPOConfig, iterations: int = 2):
+    learner = learner_of(train, iterations, seed=3, num_envs=4)
+    trained(learner)
     return learner.agent
 
 
@@ -48,7 +38,7 @@ def network(train: PPOConfig):
 
 def test_actions_a_quarter_as_large_are_learned_with_the_same_weights():
     """Rewards do not depend on actions here. So only the density of actions could make the weights differ."""
-    plain, quarter = trained(scaled(1.0)).model.state_dict(), trained(scaled(0.25)).model.state_dict()
+    plain, quarter = agent_after(scaled(1.0)).model.state_dict(), agent_after(scaled(0.25)).model.state_dict()
     assert quarter.pop("a2c_network.mu_act.factor") == 0.25
     less = plain.pop("a2c_network.sigma") - quarter.pop("a2c_network.sigma")
     assert less.tolist() == pytest.approx([math.log(4)])
@@ -77,7 +67,7 @@ def test_without_a_factor_the_network_is_that_of_older_runs():
 
 def test_choices_are_not_scaled():
     train = dataclasses.replace(TRAIN, network=NetworkConfig(units=[8], mean_scale=0.25))
-    env = counting_env(task=type("Choosing", (Counting,), {"spec": Discrete(3)}))
+    env = counting_env(task=with_spec(Discrete(3)))
     assert not any("factor" in name for name in algorithm_of(train).network(spec_of(env), train, 2).module.state_dict())
 
 
@@ -85,7 +75,7 @@ def test_choices_are_not_scaled():
 def test_the_learning_rate_adapts_after_each_mini_epoch_or_minibatch(when, changes):
     """The threshold is out of reach, so each change multiplies the rate by 1.5."""
     train = dataclasses.replace(TRAIN, kl_threshold=1e3, lr_update=when)
-    assert trained(train, iterations=1).last_lr == pytest.approx(1e-4 * 1.5**changes)
+    assert agent_after(train, iterations=1).last_lr == pytest.approx(1e-4 * 1.5**changes)
 
 
 def test_lr_update_without_an_adaptive_rate_is_said_to_have_no_effect():

@@ -104,7 +104,7 @@ ELSEWHERE = {
     "sbatch examples/slurm/train.sbatch task=Ant seed=1 maxIterations=2000":
         "it needs a cluster; test_requeue.py runs the script in a plain shell",
     "docker build -t livegym .": "it needs Docker; test_dockerfile.py carries out the lines of the Dockerfile",
-    'docker run --rm -v "$PWD/runs:/work/runs" livegym': "it needs Docker; test_dockerfile.py runs the image's command",
+    'docker run --rm -v "$PWD/runs:/data/runs" livegym': "it needs Docker; test_dockerfile.py runs the image's command",
     "python train.py config=train_headless task=Cartpole maxIterations=5 wandb=true wandbMode=offline":
         "test_trackers.py, if the extra is installed",
     "pip install 'livegym[launchers]'": "extras of setup.py; CI installs them",
